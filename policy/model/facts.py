@@ -53,6 +53,13 @@ class Remotes:
         """Return the addresses of all remotes."""
         return self.addresses(dict.fromkeys((*self.fetch, *self.push)), push=push)
 
+    @property
+    def written(self) -> frozenset[str]:
+        """Return the addresses of all remotes as written, before `insteadOf`."""
+        return frozenset(
+            address for each in (self.fetch, self.push) for addresses in each.values() for address in addresses
+        )
+
     def rewritten(self, address: str, *, push: bool = False) -> str:
         """Return `address` after `insteadOf`. The longest prefix applies; for a push, the prefixes for pushing apply
         first.

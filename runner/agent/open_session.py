@@ -468,7 +468,6 @@ def _flow_of(
     """Return the information flow of the session, with the entries of the session that it continues."""
     chosen = settings.value("flow")
     remotes = facts.remotes(facts.workspace)
-    known = {address for each in (remotes.fetch, remotes.push) for found in each.values() for address in found}
     hosts = registries | {rule.host for credential in settings.profile.credentials for rule in credential.rules}
     labels = ResultLabels(
         settings.names("untrusted", "files"),
@@ -483,7 +482,7 @@ def _flow_of(
         guarded=options.guarded,
         workspace=facts.workspace,
         copied=bool(settings.original),
-        trusted=TrustedText(own=own).with_text(*known, *remotes.modules).with_hosts(hosts),
+        trusted=TrustedText(own=own).with_text(*remotes.written, *remotes.modules).with_hosts(hosts),
         remotes=remotes,
         files=WrittenFiles(state, facts.workspace, partial(introducing_commit, facts.workspace)),
         labels=labels,

@@ -131,7 +131,7 @@ async def execute_call(judgement: Judgement | Proposal, ctx: RunContext, stopped
     if ctx.flow is not None and ctx.flow.untrusted:
         if clean and ctx.undo is not None and not isinstance(planned.action, ToolAction):
             # The action itself brought the text in, so that the files that it wrote may contain it.
-            ctx.flow.wrote(path for path, how in ctx.undo.changed or () if how != "deleted")
+            ctx.flow.wrote(ctx.undo.changed or ())
         if authorization.answer is not None and authorization.answer.yes:
             _endorse_destinations(authorization, ctx)
         if held := ctx.flow.take_held():
@@ -317,7 +317,7 @@ async def _run_undoable(
                 from runner.engine.held_changes import note_changes  # only after untrusted text was read
 
                 note_changes(undo.changed, permit, ctx)
-            ctx.flow.wrote(path for path, how in undo.changed or () if how != "deleted")
+            ctx.flow.wrote(undo.changed or ())
         return undo.changed
 
     try:

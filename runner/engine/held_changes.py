@@ -103,7 +103,7 @@ def _judged(path: str, text: str, number: int, judgement: Judgement, ctx: RunCon
         return None
     of = judgement.planned.call
     key = f"{of.key}:{number}"
-    call = ModelCall(key, ToolCall(of.of.id, HELD_CHANGE, {"path": path, "content": text}), own=of.own)
+    call = ModelCall(key, ToolCall(of.of.id, HELD_CHANGE, {"path": path, "content": text}))
     action = WriteFile(path, text)
     ctx.emit(ToolProposed(key, call.name, action))
     return Judgement(Planned(call, tool, action), evaluate_action(action, ctx), judgement.model)

@@ -256,12 +256,15 @@ class SessionFlow:
         for source in (*outside_sources(action, reached), *self._of_files(action)):
             self.note_untrusted(source, text)
 
-    def wrote(self, paths: Iterable[str]) -> None:
-        """Note that an action changed the files `paths`. While untrusted text is in view, they become untrusted."""
+    def wrote(self, changed: Iterable[tuple[str, str]]) -> None:
+        """Note the files that an action changed, each with the kind of change. While untrusted text is in view, they
+        become untrusted.
+        """
         if not self.untrusted or self._files is None:
             return
         latest = self.untrusted[-1].said
         commit = head_commit(self._workspace) if self._workspace else None
+        paths = (path for path, how in changed if how != "deleted")
         kept = [path for path in paths if (path, content_hash(path)) not in self._approved]
         try:
             self._files.note(kept, latest)

@@ -23,6 +23,5 @@ def stated_flow(source: str, settings: Settings, facts: Facts, *, waits: bool) -
     if mode is FlowMode.OFF:
         return None
     remotes = facts.remotes(facts.workspace)
-    known = {address for each in (remotes.fetch, remotes.push) for found in each.values() for address in found}
-    trusted, compared = TrustedText().with_text(*known), waits and bool(settings.value("undo", "enabled"))
+    trusted, compared = TrustedText().with_text(*remotes.written), waits and bool(settings.value("undo", "enabled"))
     return FlowState(mode, (TextSource(words),), trusted=trusted, remotes=remotes, undo=compared)
