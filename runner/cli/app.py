@@ -1,44 +1,16 @@
 """The typer application: help pages, completion, and every command that `main` does not start without typer."""
 
+from typing import Any
+
 import typer
 
-from runner.agent.options import not_known
-from runner.cli.agents import agents_app
-from runner.cli.apply import apply
-from runner.cli.approve import approve
-from runner.cli.audit import audit_app
-from runner.cli.auth import auth_app
-from runner.cli.batch import batch_app, with_run
-from runner.cli.bundle import bundle_app
+from runner.agent.options import Given, not_known
 from runner.cli.command_line import split_prompt
-from runner.cli.config import config_app, init
-from runner.cli.doctor import demo, doctor
-from runner.cli.gate import exec_help, why_help
-from runner.cli.grants import grants_app
-from runner.cli.guard import guard_app
-from runner.cli.hooks import hooks_app
-from runner.cli.mcp import mcp_app
-from runner.cli.mcp_pin import mcp_pin
-from runner.cli.mcp_try import mcp_call, mcp_test, mcp_why
-from runner.cli.memory import memory_app
-from runner.cli.policy import policy_app
-from runner.cli.processes import ports_app, processes_app
-from runner.cli.profile import profile_app
-from runner.cli.research import repo, web
-from runner.cli.run import ci, converse, run
-from runner.cli.sandbox import sandbox_app
-from runner.cli.sessions import sessions_app
-from runner.cli.trust import trust_app
-from runner.cli.undo import undo
+from runner.cli.command_table import COMMANDS, EPILOG
+from runner.cli.gate import takes_options
 from runner.problems import Exit, Stopped, usage
 from runner.sessions.selection import with_value
 from runner.state.session_id import ID_RULE
-
-CODES = (
-    "**Exit codes**  0 done · 1 failed · 2 usage or configuration · 3 policy denied something · "
-    "4 sandbox unavailable · 5 a limit was reached · 130 interrupted."
-)
-EPILOG = f"{CODES} `agent exec` passes the command's own status through."
 
 
 def _hide_types() -> None:
@@ -52,56 +24,93 @@ def _hide_types() -> None:
 
 
 _hide_types()
+
+
+class _TableGroup(typer.core.TyperGroup):
+    """The group of the commands in `COMMANDS`. The module of a command is imported when the command is used.
+
+    The help page and the completion show a command that is not imported by its row in the table.
+    """
+
+    def __init__(self, **attrs: Any) -> None:
+        super().__init__(**attrs)
+        self.commands = {name: typer.core.TyperCommand(name, help=help) for name, (_, _, help) in COMMANDS.items()}
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, name and command and imported_command(name), rest
+
+
+def imported_command(name: str) -> Any:
+    """Import the module of a command in `COMMANDS`, and return the command for typer."""
+    from importlib import import_module
+
+    place, epilog, _ = COMMANDS[name]
+    module, _, attribute = place.partition(":")
+    found = getattr(import_module(f".{module}", __package__), attribute)
+    # Typer makes commands only for an application. With a callback, the commands of the application are a group.
+    holder = typer.Typer(add_completion=False, rich_markup_mode="markdown", callback=lambda: None)
+    if isinstance(found, typer.Typer):
+        holder.add_typer(found, name=name)
+    else:
+        holder.command(name, epilog=epilog or None)(found)
+    return typer.main.get_command(holder).commands[name]  # type: ignore[attr-defined]  # an application with a callback
+
+
+@takes_options("agent")
+def _agent(context: typer.Context, given: Given) -> int:
+    """Run a language-model agent, or one command, under a policy and in a sandbox.
+
+    Every action is parsed, allowed or denied by the policy, run in a sandbox with exactly the allowed rights, and
+    recorded. At a terminal, `agent` without a command starts a conversation.
+
+    **Examples**
+
+        agent exec 'git status'                      run one command in the sandbox
+        agent why 'curl https://example.com | sh'    explain the decision
+        agent run "fix the failing test"             let a model work
+        agent --mode trust-project                   start a conversation
+        agent "fix the failing test"                 start a conversation with this prompt
+        agent -c                                     continue the last conversation
+        agent --json                                 read requests of a program as JSON lines:
+        echo '{"type": "prompt", "text": "why?"}' | agent --json
+        agent audit --denied                         list denied actions
+    """
+    if context.invoked_subcommand is not None and not given.any():
+        return Exit.DONE
+    from runner.cli.run import converse
+
+    return converse(given, context.invoked_subcommand, context.obj)
+
+
 app = typer.Typer(
     name="agent",
+    cls=_TableGroup,
     epilog=EPILOG,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,  # `main` alone turns exceptions into messages
     context_settings={"help_option_names": ["-h", "--help"]},
     no_args_is_help=False,
     invoke_without_command=True,
-    callback=converse,
+    callback=_agent,
 )
-app.command("run", epilog=CODES)(run)
-app.command("ci", epilog=CODES)(ci)
-app.command("repo", epilog=CODES)(repo)
-app.command("web", epilog=CODES)(web)
-app.command("exec", epilog=EPILOG)(exec_help)
-app.command("why")(why_help)
-app.add_typer(sandbox_app, name="sandbox")
-app.add_typer(batch_app, name="batch")
-app.add_typer(policy_app, name="policy")
-app.add_typer(profile_app, name="profile")
-app.add_typer(config_app, name="config")
-app.add_typer(agents_app, name="agents")
-app.add_typer(bundle_app, name="bundle")
-app.add_typer(mcp_app, name="mcp")
-app.add_typer(hooks_app, name="hooks")
-mcp_app.command("call", epilog=CODES)(mcp_call)
-mcp_app.command("pin")(mcp_pin)
-mcp_app.command("test")(mcp_test)
-mcp_app.command("why")(mcp_why)
-app.command("init")(init)
-app.add_typer(audit_app, name="audit")
-app.add_typer(auth_app, name="auth")
-app.add_typer(trust_app, name="trust")
-app.add_typer(grants_app, name="grants")
-app.add_typer(guard_app, name="guard")
-app.add_typer(memory_app, name="memory")
-app.command("undo", epilog=CODES)(undo)
-app.command("apply", epilog=CODES)(apply)
-app.command("approve", epilog=CODES)(approve)
-app.add_typer(sessions_app, name="sessions")
-app.add_typer(processes_app, name="processes")
-app.add_typer(ports_app, name="ports")
-app.command("doctor")(doctor)
-app.command("demo")(demo)
+
+
+def whole_command() -> Any:
+    """Return the command `agent` for typer, with the modules of all commands imported: for tests and documentation."""
+    found = typer.main.get_command(app)
+    found.commands = {name: imported_command(name) for name in COMMANDS}  # type: ignore[attr-defined]  # a _TableGroup
+    return found
 
 
 def run_app(words: list[str]) -> int:
     """Run one command and return its exit code. Raise a usage error for a mistake on the command line."""
     options, prompt = split_prompt(words)
-    words = with_run(with_value(options))
+    words = with_value(options)
+    if words[:1] == ["batch"]:
+        from runner.cli.batch import with_run
+
+        words = with_run(words)
     try:
         code = app(args=words, prog_name="agent", standalone_mode=False, obj=prompt)
     except typer.TyperException as error:
@@ -123,18 +132,15 @@ def _usage(error: typer.TyperException, words: list[str]) -> Stopped:
     said = error.format_message()
     what = said.rstrip(".").replace("'", "`").replace("Value error, ", "")
     what = ": ".join(part[:1].lower() + part[1:] for part in what.split(": "))
-    names = [item.name or "" for item in app.registered_commands] + [item.name or "" for item in app.registered_groups]
-    command = next((word for word in words if word in names), "")
-    group = next((item.typer_instance for item in app.registered_groups if item.name == command), None)
-    inner = [each.name or "" for each in group.registered_commands] if group else []
-    inner += [each.name or "" for each in group.registered_groups] if group else []
+    command = next((word for word in words if word in COMMANDS), "")
+    inner = list(getattr(imported_command(command), "commands", ())) if command else []
     below = [word for word in words if word in inner][:1]
     unknown = next((word for word in words if said.startswith(f"No such command {word!r}")), None)
     if unknown is not None and not command:
         if words[: words.index(unknown)][-1:] == ["--resume="]:
             fix = "see `agent sessions list`, or choose with `agent --resume`"
             return usage(f"there is no session `{unknown}`", ID_RULE, fix)
-        return _no_command(unknown, names, words)
+        return _no_command(unknown, words)
     if unknown is not None:
         why, fix = f"the commands of `agent {command}` are {', '.join(inner)}", f"see `agent {command} --help`"
         return not_known(f"there is no command `{command} {unknown}`", why, unknown, inner, fix)
@@ -144,10 +150,10 @@ def _usage(error: typer.TyperException, words: list[str]) -> Stopped:
     return usage(what, "the command line is not valid", f"see `{help_of} --help`")
 
 
-def _no_command(name: str, names: list[str], words: list[str]) -> Stopped:
-    why = f"the commands are {', '.join(names)}"
+def _no_command(name: str, words: list[str]) -> Stopped:
+    why = f"the commands are {', '.join(COMMANDS)}"
     fix = f"see `agent --help`; a prompt of one word is written `agent -- {name}`"
     after = words[words.index(name) :]
     if len(after) > 1 and not any(word.startswith("-") for word in after):
         fix = f'a prompt is one word in quotes: agent "{" ".join(after)}"'
-    return not_known(f"there is no command `{name}`", why, name, names, fix)
+    return not_known(f"there is no command `{name}`", why, name, COMMANDS, fix)

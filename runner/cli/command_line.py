@@ -12,11 +12,8 @@ without a command is found:
 A single word is a prompt only after `--`, because it may be a misspelled command.
 """
 
-COMMANDS = (
-    "run", "ci", "repo", "web", "exec", "why", "sandbox", "batch", "policy", "profile", "config", "init", "audit",
-    "auth", "trust", "grants", "agents", "undo", "apply", "approve", "processes", "ports", "sessions", "mcp", "bundle",
-    "hooks", "memory", "doctor", "demo", "guard",
-)  # fmt: skip
+from runner.cli.command_table import COMMANDS
+
 _TAKES_OPTIONS = ("run", "ci", "repo", "web", "exec", "why")
 _ALIASES = {
     "version": ("--version",),

@@ -13,7 +13,6 @@ from policy.model.tier import Mode
 from policy.model.verdict import limit_names
 from runner.agent.options import OPTIONS, Given, Option
 from runner.problems import Exit, Stopped, usage
-from runner.providers.catalog import known_models
 from runner.stderr import say_notice
 
 FLAG = " "  # the metavar of a switch, in place of typer's `<bool>`
@@ -33,10 +32,17 @@ def _backends(incomplete: str) -> list[str]:
     return [name for name in BACKENDS if name.casefold().startswith(incomplete.casefold())]
 
 
+@completing
+def _models() -> Iterable[str]:
+    from runner.providers.catalog import known_models
+
+    return (*known_models(), "scripted:")
+
+
 _COMPLETIONS = {
     "mode": completing(lambda: Mode),
     "batch mode": completing(lambda: [mode for mode in Mode if mode is not Mode.DANGEROUSLY]),
-    "model": completing(lambda: (*known_models(), "scripted:")),
+    "model": _models,
     "limit": lambda incomplete: [f"{name}=" for name in limit_names() if name.startswith(incomplete)],
     "backend": _backends,
     "output": completing(lambda: ("text", "full", "json")),

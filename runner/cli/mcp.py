@@ -5,9 +5,12 @@ from typing import Annotated
 
 import typer
 
+from runner.cli.command_table import CODES
 from runner.cli.gate import CONFIG, CWD, JSON, argument, completing, state_alone, switch, valued
+from runner.cli.mcp_pin import SERVER, mcp_pin
 from runner.cli.mcp_serve import serve
 from runner.cli.mcp_sign_in import login, logout
+from runner.cli.mcp_try import mcp_call, mcp_test, mcp_why
 
 HELP = """Configure and try tool servers, which offer tools to the model by the Model Context Protocol (MCP).
 
@@ -26,14 +29,6 @@ mcp_app = typer.Typer(help=HELP, invoke_without_command=True, rich_markup_mode="
 
 
 @completing
-def server_names() -> Iterable[str]:
-    """Return the names of the configured servers for completion. Never raises."""
-    from runner.cli.mcp_settings import known_names
-
-    return known_names()
-
-
-@completing
 def _scopes() -> Iterable[str]:
     return ("user", "project")
 
@@ -48,9 +43,6 @@ def _clients() -> Iterable[str]:
     from runner.mcp.importers.sources import CLIENTS
 
     return CLIENTS
-
-
-SERVER = Annotated[str, argument("NAME", "The name of a server.", complete=server_names)]
 
 
 @mcp_app.command("list")
@@ -206,3 +198,7 @@ mcp_app.command("login")(login)
 mcp_app.command("logout")(logout)
 mcp_app.command("serve")(serve)
 state_alone(mcp_app, "mcp", lambda json: listing(json=json))
+mcp_app.command("call", epilog=CODES)(mcp_call)
+mcp_app.command("pin")(mcp_pin)
+mcp_app.command("test")(mcp_test)
+mcp_app.command("why")(mcp_why)

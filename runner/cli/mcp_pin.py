@@ -7,14 +7,17 @@ from runner.cli.gate import CONFIG, CWD, JSON, argument, completing, switch, val
 
 
 @completing
-def _names() -> Iterable[str]:
+def _server_names() -> Iterable[str]:
     from runner.cli.mcp_settings import known_names
 
     return known_names()
 
 
+SERVER = Annotated[str, argument("NAME", "The name of a server.", complete=_server_names)]
+
+
 def mcp_pin(
-    name: Annotated[str, argument("NAME", "The name of a server.", complete=_names)],
+    name: SERVER,
     tool: Annotated[
         list[str] | None, valued("--tool", "TOOL", "Approve this tool by its name; can be repeated.")
     ] = None,

@@ -3,7 +3,7 @@
 from typing import Annotated
 
 from runner.cli.gate import CONFIG, CWD, JSON, MODE, UNATTENDED, argument, switch
-from runner.cli.mcp import SERVER
+from runner.cli.mcp_pin import SERVER
 
 LEAST = Annotated[bool, switch("--least", help="Give the server no right but to read its own installation.")]
 

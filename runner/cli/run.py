@@ -4,8 +4,6 @@ import os
 from dataclasses import replace
 from typing import Annotated
 
-import typer
-
 from runner import VERSION
 from runner.agent.options import Given, not_known
 from runner.agent.startup import RunArgs, run_args
@@ -83,35 +81,18 @@ def _output_form(given: Given) -> OutputForm | None:
     return OutputForm(named)
 
 
-@takes_options("agent")
-def converse(context: typer.Context, given: Given) -> int:
-    """Run a language-model agent, or one command, under a policy and in a sandbox.
+def converse(given: Given, command: str | None, prompt: str | None) -> int:
+    """Start a conversation with the options of `agent`, and return its exit code.
 
-    Every action is parsed, allowed or denied by the policy, run in a sandbox with exactly the allowed rights, and
-    recorded. At a terminal, `agent` without a command starts a conversation.
-
-    **Examples**
-
-        agent exec 'git status'                      run one command in the sandbox
-        agent why 'curl https://example.com | sh'    explain the decision
-        agent run "fix the failing test"             let a model work
-        agent --mode trust-project                   start a conversation
-        agent "fix the failing test"                 start a conversation with this prompt
-        agent -c                                     continue the last conversation
-        agent --json                                 read requests of a program as JSON lines:
-        echo '{"type": "prompt", "text": "why?"}' | agent --json
-        agent audit --denied                         list denied actions
+    `prompt` is the first prompt. Raise a usage error for a `command`, because its options are written behind its name.
     """
     args = run_args(given)
-    if context.invoked_subcommand is not None:
-        if given.any():  # the options that the command has were moved (runner/cli/command_line.py)
-            name = context.invoked_subcommand
-            raise usage(
-                f"the options of `{name}` must follow its name",
-                f"an option that `{name}` does not have was given before it",
-                f"write `agent {name} [options] ...`",
-            )
-        return Exit.DONE
+    if command is not None:  # the options that the command has were moved (runner/cli/command_line.py)
+        raise usage(
+            f"the options of `{command}` must follow its name",
+            f"an option that `{command}` does not have was given before it",
+            f"write `agent {command} [options] ...`",
+        )
     if given.switch("version"):
         print(f"ringfence {VERSION}")
         return Exit.DONE
@@ -122,10 +103,10 @@ def converse(context: typer.Context, given: Given) -> int:
         args.key.check(prompt_from_stdin=True)
         return serve(args, None)
     if os.isatty(1) and not args.unattended and (os.isatty(0) or args.key.from_stdin):
-        return start_conversation(replace(args, prompt=context.obj))
-    if context.obj is not None:
+        return start_conversation(replace(args, prompt=prompt))
+    if prompt is not None:
         why = "a conversation needs a terminal for its input and output"
-        raise usage("a prompt needs the command `run`", why, f'try: agent run "{context.obj}"')
+        raise usage("a prompt needs the command `run`", why, f'try: agent run "{prompt}"')
     return start_run(args, None, None)
 
 

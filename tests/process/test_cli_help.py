@@ -1,31 +1,33 @@
 """Tests of every `--help` (usage, examples, width of 80 columns) and of shell completion."""
 
+import inspect
 import os
 import re
 import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
-import typer
 
-from runner.cli.app import app
+from runner.cli.app import whole_command
+from runner.cli.command_table import COMMANDS as TABLE
 from tests.support import forked_agent
 
 AGENT = str(Path(sys.executable).parent / "agent")
 
 
-def commands(app: typer.Typer, before: str = "") -> list[str]:
+def commands(group: Any, before: str = "") -> list[str]:
     """Every command there is, by its words."""
-    found = [f"{before}{each.name}" for each in app.registered_commands]
-    for group in app.registered_groups:
-        assert group.typer_instance is not None
-        found += [f"{before}{group.name}", *commands(group.typer_instance, f"{before}{group.name} ")]
+    found = []
+    for name, each in group.commands.items():
+        found += [f"{before}{name}", *(commands(each, f"{before}{name} ") if hasattr(each, "commands") else ())]
     return found
 
 
-COMMANDS = ["", *commands(app)]
+WHOLE = whole_command()
+COMMANDS = ["", *commands(WHOLE)]
 BY_EXECVE = ("", "exec", "audit list")  # the others are forked from a process that has imported the product
 
 
@@ -52,6 +54,18 @@ def test_help_teaches_by_examples_and_fits(command: str, tmp_path: Path) -> None
     for example in examples:
         assert example.replace("$(agent ", "").count("agent ") == 1, "examples do not run into each other"
         shlex.split(example.partition("      ")[0])  # raises where a quote is not closed
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_the_table_has_the_first_paragraph_of_the_help_page(name: str) -> None:
+    """The help page and the completion of `agent` show the paragraph without an import of the command."""
+    assert TABLE[name][2] == " ".join(inspect.cleandoc(WHOLE.commands[name].help).split("\n\n")[0].split())
+
+
+def test_the_table_lists_groups_after_single_commands() -> None:
+    kinds = [hasattr(WHOLE.commands[name], "commands") for name in TABLE]
+    assert kinds == sorted(kinds)
+    assert all(not TABLE[name][1] for name, is_group in zip(TABLE, kinds, strict=True) if is_group)
 
 
 def test_help_says_what_the_exit_codes_mean_where_scripts_ask(tmp_path: Path) -> None:

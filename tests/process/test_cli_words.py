@@ -109,11 +109,9 @@ def test_help_is_asked_for_only_where_an_option_may_stand() -> None:
 
 
 def test_the_help_of_typer_and_our_parser_know_the_same_options() -> None:
-    from typer.main import get_command
+    from runner.cli.app import whole_command
 
-    from runner.cli.app import app
-
-    group = get_command(app)
+    group = whole_command()
     commands = {**group.commands, "sandbox show": group.commands["sandbox"].commands["show"]}  # type: ignore[attr-defined]  # groups have commands
     for name in ("exec", "why", "sandbox show", "run", "ci"):
         shown = {option for item in commands[name].params for option in item.opts if option.startswith("-")}

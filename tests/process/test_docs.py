@@ -11,7 +11,6 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-import typer
 
 from policy.model.profile import Layer
 from policy.permission.dead_rules import Severity
@@ -19,7 +18,7 @@ from policy.permission.file import LISTS, permissions
 from policy.permission.lint import check
 from policy.rules.rulebook import RuleBook, parse_rules
 from policy.toml.schema import read
-from runner.cli.app import app
+from runner.cli.app import whole_command
 from runner.cli.batch import with_run
 from runner.config import shipped
 from runner.frontends.slash.registry import COMMANDS
@@ -123,7 +122,7 @@ SHOWN = re.compile(r"`(agent [^`]*)`|^(?:\$ )?(agent .*)$", re.MULTILINE)
 
 @pytest.mark.parametrize("page", [*PAGES, *sorted(ROOT.glob("*.md"))], ids=name_of)
 def test_every_option_that_a_page_gives_to_agent_exists(page: Path) -> None:
-    agent = typer.main.get_command(app)
+    agent = whole_command()
     for inline, line in SHOWN.findall(page.read_text("utf-8")):
         words = re.sub(r"'[^']*'|\"[^\"]*\"", "Q", (inline or line).partition("#")[0]).split()
         own = list(itertools.takewhile(lambda word: word not in ("--", "|", ";", "&&"), words))

@@ -9,9 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import typer
 
-from runner.cli.app import app
+from runner.cli.app import whole_command
 from runner.cli.json_output import OUTPUTS, Form, JsonOutput
 from tests.support.cli_harness import AGENT, CliHarness
 from tests.support.places import ROOT
@@ -205,7 +204,7 @@ def test_every_command_with_json_is_on_the_page() -> None:
         for name, each in getattr(command, "commands", {}).items():
             walk(each, (*before, name))
 
-    walk(typer.main.get_command(app), ())
+    walk(whole_command(), ())
     told = {each.command for each in OUTPUTS} | {name for each in OUTPUTS for name in each.also}
     assert found - told == {""}, "plain `agent --json` is a conversation (docs/guide/embedding.md)"
 

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import click
 import pytest
-import typer
 
-from runner.cli.app import app
+from runner.cli.app import whole_command
 from runner.frontends.slash.registry import COMMANDS
 from tests.support.language_findings import REJECTED, REJECTED_WORD
 from tests.support.places import ROOT
@@ -52,7 +51,7 @@ def helps(command: click.Command, name: str) -> Iterator[tuple[str, str]]:
 
 
 def test_no_help_text_uses_a_rejected_word() -> None:
-    texts = [*helps(typer.main.get_command(app), "agent"), *((one.name, one.summary) for one in COMMANDS)]
+    texts = [*helps(whole_command(), "agent"), *((one.name, one.summary) for one in COMMANDS)]
     assert len(texts) > 200
     assert [(name, hit[0]) for name, text in texts for hit in [REJECTED_WORD.search(text)] if hit] == []
 

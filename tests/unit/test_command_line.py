@@ -2,8 +2,7 @@
 
 import pytest
 
-from runner.cli.app import app
-from runner.cli.command_line import COMMANDS, split_prompt, usual_words
+from runner.cli.command_line import split_prompt, usual_words
 
 # fmt: off
 USUAL = [
@@ -70,8 +69,3 @@ def test_the_words_are_understood(typed: list[str], meant: list[str], why: str) 
 @pytest.mark.parametrize(("typed", "options", "prompt", "why"), PROMPTS, ids=[row[3] for row in PROMPTS])
 def test_a_prompt_without_a_command(typed: list[str], options: list[str], prompt: str | None, why: str) -> None:
     assert split_prompt(typed) == (options, prompt)
-
-
-def test_the_commands_are_those_of_the_program() -> None:
-    names = [each.name for each in app.registered_commands] + [each.name for each in app.registered_groups]
-    assert sorted(COMMANDS) == sorted(filter(None, names))
