@@ -39,6 +39,7 @@ CONTENTS = {
         Sessions <guide/sessions>
         Untrusted text <guide/information-flow>
         Memory <guide/memory>
+        Scheduled jobs <guide/jobs>
         Skills <guide/skills>
         Bundles <guide/bundles>
         Undo <guide/undo>

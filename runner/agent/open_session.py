@@ -114,6 +114,7 @@ class SessionOptions:
         tools: The tools of the session in place of the usual ones; empty for the usual ones.
         guarded: True if `guard` is the default of the setting `flow`: in `agent ci` and `agent batch`.
         foreign: The source of the workspace's own text in words, if all of it is untrusted; else empty.
+        job: The id of the scheduled job that the session is a run of, or empty.
         strangers: Pairs of a source in words and a text that the prompt may contain and that a stranger wrote.
     """
 
@@ -141,6 +142,7 @@ class SessionOptions:
     guarded: bool = False
     foreign: str = ""
     strangers: tuple[tuple[str, str], ...] = ()
+    job: str = ""
 
 
 def selected_tools(settings: Settings) -> "ToolSelection":
@@ -230,6 +232,7 @@ async def open_session(
             hashes=settings.hashes,
             original=settings.original,
             apart=settings.apart,
+            job=options.job,
         )
         session = audit.session(info)
         ends = SessionTotals(audit, session)
@@ -413,6 +416,7 @@ async def open_session(
             tasks=tasks,
             web=web,
             output=options.output,
+            job=options.job,
             flow=flow,
             steering=Steering(Delivery(str(settings.value("queue", "delivery")))),
         )

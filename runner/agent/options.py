@@ -24,6 +24,7 @@ _RESEARCH = ("repo", "web")
 _BUDGET = ("run", "ci", *_RESEARCH)
 _BATCH = ("batch run",)
 _SERVE = ("mcp serve",)
+_SCHEDULE = ("jobs add",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +55,14 @@ class Option:
     def key(self) -> str:
         """Return the name as a Python identifier, without leading dashes. A keyword of Python gets an underscore."""
         found = self.name.removeprefix("--").replace("-", "_")
-        return f"{found}_" if found == "continue" else found
+        return f"{found}_" if found in ("continue", "in") else found
 
 
 # fmt: off
 OPTIONS: tuple[Option, ...] = (
     Option("--out", "FOLDER", "Folder of the results (default: beside TASKS, with suffix `.batch`).", _BATCH),
     Option("--jobs", "N", "Number of tasks that run at once (default: one per core).", _BATCH, least=1, short="-j"),
-    Option("--prompt-file", "FILE", "Read the prompt from this file.", ("run", "ci")),
+    Option("--prompt-file", "FILE", "Read the prompt from this file.", ("run", "ci", *_SCHEDULE)),
     Option("--full", "", "Clone the whole history and files of every size.", ("repo",)),
     Option("--keep", "", "Keep the temporary workspace, and print its folder.", _RESEARCH),
     Option("--url", "URL", "Attach the web page at this address to the prompt. Repeatable.",
@@ -69,7 +70,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("--mode", "MODE", f"How much is allowed without a question: {', '.join(mode.value for mode in Mode)}.",
            (*_GATE, *_MODEL, *_SERVE), complete="mode"),
     Option("--model", "PROVIDER:MODEL", "Model: anthropic:NAME, openai:NAME, gemini:NAME, scripted:FILE.",
-           (*_MODEL, *_BATCH, *_RESEARCH), complete="model"),
+           (*_MODEL, *_BATCH, *_RESEARCH, *_SCHEDULE), complete="model"),
     Option("--provider", "NAME", "Provider alone; its default model is used.",
            (*_MODEL, *_RESEARCH)),
     Option("--fallback-model", "PROVIDER:MODEL", "Model used if the first is overloaded.",
@@ -95,21 +96,23 @@ OPTIONS: tuple[Option, ...] = (
     Option("--seal", "FILE", "Write the head of the log, to detect later if records were removed.", ("ci",)),
     Option("--files-in-workspace", "", "Allow these files in folders where commands of the model may write.", ("ci",)),
     Option("--unattended", "", "Ask no question: deny every action that needs one.", (*_GATE, *_TYPED, *_SERVE)),
-    Option("--max-turns", "N", "Largest number of requests to the model; default 50.", _BUDGET, least=1),
-    Option("--max-tokens", "N", "Largest number of tokens, sent and received.", _BUDGET, least=1),
-    Option("--max-cost", "AMOUNT", "Largest cost, in the currency of the prices.", _BUDGET),
+    Option("--max-turns", "N", "Largest number of requests to the model; default 50.", (*_BUDGET, *_SCHEDULE), least=1),
+    Option("--max-tokens", "N", "Largest number of tokens, sent and received.", (*_BUDGET, *_SCHEDULE), least=1),
+    Option("--max-cost", "AMOUNT", "Largest cost, in the currency of the prices.", (*_BUDGET, *_SCHEDULE)),
     Option("--max-output", "SIZE", "Largest output of all commands together: 500K, 20M.",
-           (*_BUDGET, *_SERVE)),
+           (*_BUDGET, *_SERVE, *_SCHEDULE)),
     Option("--max-denials", "N", "Denials that end an unattended run; default 20, or 3 in a row.",
-           (*_BUDGET, *_SERVE), least=1),
-    Option("--cwd", "FOLDER", "Working folder (default: the current folder).", (*_GATE, *_MODEL, *_SERVE)),
+           (*_BUDGET, *_SERVE, *_SCHEDULE), least=1),
+    Option("--cwd", "FOLDER", "Working folder (default: the current folder).",
+           (*_GATE, *_MODEL, *_SERVE, *_SCHEDULE)),
     Option("--config", "FILE", "Additional configuration file; it may allow more.",
            (*_GATE, *_MODEL, *_BATCH, *_SERVE, *_RESEARCH)),
     Option("--json", "", "Print JSON.", (*_GATE, *_BATCH)),
     Option("--limit", "NAME=VALUE", f"Limit of one command: {', '.join(limit_names())}. Repeatable; memory=2G, "
            "cpu=30s.", (*_GATE, *_MODEL, *_SERVE, *_RESEARCH), many=True, complete="limit"),
     Option("--timeout", "TIME", "Largest wall time: 30s, 5m. The same as --limit wall=TIME.", _GATE),
-    Option("--timeout", "TIME", "Largest wall time of the run: 90s, 30m, 2h.", (*_BUDGET, *_SERVE)),
+    Option("--timeout", "TIME", "Largest wall time of the run: 90s, 30m, 2h.",
+           (*_BUDGET, *_SERVE, *_SCHEDULE)),
     Option("--read", "PATH", "Let the action also read PATH, never a secret. Repeatable.", _GATE, many=True),
     Option("--write", "PATH", "Let the action also change PATH, which must exist. Repeatable.", _GATE, many=True),
     Option("--host", "HOST", "Let the action connect to HOST: example.org, *.example.org, example.org:8443, "
@@ -121,8 +124,8 @@ OPTIONS: tuple[Option, ...] = (
     Option("--tool", "NAME", f"A file tool of the model: {', '.join(FILE_TOOLS)}.", ("why",)),
     Option("--path", "PATH", "With --tool: the path that the tool works on.", ("why",)),
     Option("--tools", "NAMES", "Tools that the model may call: read,grep,mcp__github__*. Repeatable.",
-           (*_MODEL, *_SERVE), many=True),
-    Option("--no-tools", "NAMES", "Tools that the model may not call. Repeatable.", (*_MODEL, *_SERVE),
+           (*_MODEL, *_SERVE, *_SCHEDULE), many=True),
+    Option("--no-tools", "NAMES", "Tools that the model may not call. Repeatable.", (*_MODEL, *_SERVE, *_SCHEDULE),
            many=True),
     Option("--backend", "T1|T2|T3|container", "Use this sandbox and no other.", ("exec", *_MODEL, *_SERVE, *_RESEARCH),
            complete="backend"),
@@ -142,7 +145,7 @@ OPTIONS: tuple[Option, ...] = (
            "otherwise exit 2.", (*_MODEL, *_SERVE)),
     Option("--no-instructions", "", "Give the model no AGENTS.md, CLAUDE.md or GEMINI.md.", _SESSION),
     Option("--account", "NAME", "Account whose key is used; see `agent auth status`.",
-           (*_MODEL, *_BATCH, *_RESEARCH)),
+           (*_MODEL, *_BATCH, *_RESEARCH, *_SCHEDULE)),
     Option("--api-key-stdin", "", "Read the API key from the first line of stdin.",
            ("run", "ci", "agent", *_RESEARCH)),
     Option("--mode", "MODE", "Mode of tasks that name none.", _BATCH, complete="batch mode"),
@@ -157,6 +160,16 @@ OPTIONS: tuple[Option, ...] = (
     Option("--copies", "FOLDER", "Folder of the copies during the batch; default $TMPDIR, else /var/tmp.", _BATCH),
     Option("--engine", "ray://HOST:PORT", "Run on an existing Ray cluster; `ray` means that of this machine.", _BATCH),
     Option("--dry-run", "", "Check the list and run nothing.", _BATCH),
+    Option("--at", "TIME", "Run once: HH:MM, or a date with a time such as 2026-03-04T05:06.", _SCHEDULE),
+    Option("--in", "TIME", "Run once, after 30m, 2h or 1d.", _SCHEDULE),
+    Option("--every", "TIME", "Run in intervals of at least a minute: 30m, 2h, 1d.", _SCHEDULE),
+    Option("--cron", "EXPRESSION", "Run at the times of a cron expression: '0 3 * * 1-5'.", _SCHEDULE),
+    Option("--tz", "ZONE", "Time zone of --at and --cron, such as Europe/Berlin (default: that of the machine).",
+           _SCHEDULE),
+    Option("--name", "NAME", "Name of the job: a-z, 0-9 and -.", _SCHEDULE),
+    Option("--catch-up", "", "Run once if times were missed, for example while the machine was off.", _SCHEDULE),
+    Option("--mode", "MODE", "How much a run may do; default dont-ask.", _SCHEDULE, complete="batch mode"),
+    Option("--json", "", "Print JSON.", _SCHEDULE),
     Option("--plain", "", "Print plain lines only: for screen readers and simple terminals.", ("agent",)),
     Option("--version", "", "Print the version and exit.", ("agent",), short="-V"),
 )

@@ -136,17 +136,23 @@ def prepare_start(
     choose: "ChooseRow | None" = None,
     model: "OpenModel | None" = None,
     notes: bool = False,
+    usual: "RunLimits | None" = None,
+    guarded: bool = False,
+    job: str = "",
 ) -> SessionStart:
     """Return the values for the first session. Files are read, but no session is opened.
 
     With `asks`, a question about trust may be put on this terminal or to `asker`. `choose` lets the user choose a model
     if none is named. `model`, if not None, is used instead of every other model. With `notes`, the session has the
     skills of the program and uses the notes of the user, unless the settings switch them off; if `agent batch` started
-    this process, the session uses no notes. Raise Stopped, ConfigError, SetupError, SecretError, SessionError,
+    this process, the session uses no notes. `usual` and `guarded` are as in `prepare_options`. `job` is the id of
+    the scheduled job that the session is a run of. Raise Stopped, ConfigError, SetupError, SecretError, SessionError,
     StateError or PlaceError; KeyboardInterrupt if the user leaves; CommandChosen if the user chooses a command instead.
     """
-    options, settings = prepare_options(args, unattended, asks=asks, asker=asker, packaged=notes)
-    options = replace(options, notes=notes and bool(settings.value("memory")) and BATCH not in os.environ)
+    options, settings = prepare_options(
+        args, unattended, usual=usual, asks=asks, asker=asker, packaged=notes, guarded=guarded
+    )
+    options = replace(options, job=job, notes=notes and bool(settings.value("memory")) and BATCH not in os.environ)
     given, named = model, model is not None or bool(args.model or args.provider)
 
     def open_model(own: str) -> "OpenModel":

@@ -15,10 +15,11 @@ class Query:
     """Conditions for decisions. An empty field matches all; otherwise one of its values must match. All fields must
     match.
 
-    `tiers`: one of the action's tiers. `rules`: beginnings of rule references, of any reason. `paths`, `hosts`:
-    glob patterns for targets of effects and for connections. `sessions`: beginnings of ids. `workspaces`: folders or
-    their parents. `since` (inclusive), `until` (exclusive): UTC times in the format of records, or the beginning of a
-    time. `asked`: only questions. `agents`: names of acting agents. `commands`: the first word of a command line.
+    `tiers`: one of the action's tiers. `rules`: beginnings of rule references, of any reason. `paths`, `hosts`: glob
+    patterns for targets of effects and for connections. `sessions`: beginnings of ids. `workspaces`: folders or their
+    parents. `since` (inclusive), `until` (exclusive): UTC times in the format of records, or the beginning of a time.
+    `asked`: only questions. `agents`: names of acting agents. `commands`: the first word of a command line. `jobs`: ids
+    of scheduled jobs.
     """
 
     verdicts: tuple[str, ...] = ()
@@ -35,6 +36,7 @@ class Query:
     until: str = ""
     asked: bool = False
     agents: tuple[str, ...] = ()
+    jobs: tuple[str, ...] = ()
 
     def matches(self, decision: dict[str, object], session: dict[str, object], outcome: dict[str, object]) -> bool:
         """Return True if the bodies of a decision, its session and its outcome match. The last two may be empty."""
@@ -50,6 +52,7 @@ class Query:
             and (not self.since or time >= self.since)
             and (not self.until or time < self.until)
             and (not self.sessions or _begins(self.sessions, [str(decision.get("session", ""))]))
+            and _is_one_of(self.jobs, str(session.get("job", "")))
             and (not self.workspaces or _begins(folders, places))
             and (not self.tiers or any(str(tier) in self.tiers for tier in items(decision.get("tiers"))))
             and (not self.commands or command_of(decision) in self.commands)

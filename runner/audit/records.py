@@ -52,6 +52,7 @@ class SessionInfo:
     hashes: tuple[tuple[str, str], ...] = ()  # of the files among `sources`: name, SHA-256 of the bytes that were read
     guarded: str = ""  # the guarded agent, such as `claude`; empty for a session of this program
     guarded_session: str = ""  # the id that the guarded agent gave its session
+    job: str = ""  # the scheduled job that the session is a run of
 
     def body(self, session: str) -> dict[str, object]:
         """Return the body of the record for the start of the session with this id."""
@@ -59,6 +60,8 @@ class SessionInfo:
         values = _values(self)
         if not self.guarded:
             del values["guarded"], values["guarded_session"]
+        if not self.job:
+            del values["job"]
         return {
             **_head("session", session),
             **values,

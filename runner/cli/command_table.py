@@ -75,6 +75,8 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
                   "List, show, add and remove grants: your remembered answers."),
     "guard":     ("guard:guard_app", "",
                   "Let another agent ask this gate, and run its commands in the sandbox."),
+    "jobs":      ("jobs:jobs_app", "",
+                  "Let a model work on a schedule: once, in intervals, or at the times of a cron expression."),
     "memory":    ("memory:memory_app", "",
                   "List, show, search, add, change and remove notes that last across sessions."),
     "sessions":  ("sessions:sessions_app", "",

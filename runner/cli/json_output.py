@@ -76,6 +76,13 @@ _TASK = f"""{_RESULT.replace(", text text", ", text? text")}, id text, status te
     ended time, metadata object, task text, events text or null, error? text or null, node? text"""
 _GUARD = """agent text, scope text, path text, installed boolean, changed boolean, obstacles texts,
     canary object or null, second object or null, unrun texts, unconfined objects, in_force boolean"""
+_JOB = """id text, name? text or null, state text, ended? text or null, schedule? object, next? time or null,
+    prompt? text, folder? text, workspace? text, mode? text, model? text or null, budget? object, trust? object,
+    catch_up? boolean, origin? text, created? time, expires? time or null, missed? object or null,
+    skipped? object or null, reports? texts, last? object or null, fault? text"""
+_JOB_RUN = """trigger text, due time or null, started time, ended time or null, exit number or null, reason text,
+    session text or null, turns number, tokens number, cost number or null, denials number, denied texts,
+    reports texts, text text"""
 _COUNTS = "out text, done number, denied number, limit number, failed number, unfinished number, cost number or null"
 
 OUTPUTS: tuple[JsonOutput, ...] = (
@@ -89,6 +96,16 @@ OUTPUTS: tuple[JsonOutput, ...] = (
         ),
         also=("processes",),
     ),
+    JsonOutput(
+        "jobs list",
+        Form.LINES,
+        "Each scheduled job. `state` is `waiting`, `running`, `paused`, `ended` or `damaged`; a damaged job has only "
+        "`id`, `state` and `fault`. `reports` are missed and skipped times that no summary has yet, in words.",
+        _fields(_JOB),
+        also=("jobs", "jobs add"),
+    ),
+    JsonOutput("jobs show", Form.OBJECT, "One job, with its last runs.", _fields(f"{_JOB}, runs? objects")),
+    JsonOutput("jobs run", Form.OBJECT, "The result of a run in the foreground.", _fields(_JOB_RUN)),
     JsonOutput(
         "approve",
         Form.LINES,

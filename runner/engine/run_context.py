@@ -161,6 +161,7 @@ class RunContext:
             one.
         changed: The files that a sub-agent changed, by path, with the kind of change.
         output: The JSON Schema of the answers of the agent, or None.
+        job: The id of the scheduled job that the session is a run of, or empty.
     """
 
     session: str
@@ -213,6 +214,7 @@ class RunContext:
     changing: asyncio.Lock = field(default_factory=asyncio.Lock)
     changed: dict[str, str] = field(default_factory=dict)
     output: "OutputSchema | None" = None
+    job: str = ""
 
     @property
     def profile(self) -> "Profile":
@@ -224,7 +226,9 @@ class RunContext:
         """Return the author of the actions of this run for rules and records."""
         if self.client:
             return Source.CLIENT
-        return Source.MODEL if self.agent == MAIN else Source.AGENT
+        if self.agent != MAIN:
+            return Source.AGENT
+        return Source.JOB if self.job else Source.MODEL
 
     def flow_state(self) -> "FlowState | None":
         """Return the information flow of the acting agent as of now; None if it is not followed."""

@@ -1,7 +1,9 @@
 """The signals that end a program: the current task is cancelled, so that it kills its child and closes the record."""
 
 import asyncio
-from collections.abc import Callable
+import contextlib
+import signal
+from collections.abc import Callable, Iterator
 
 from runner.problems import ending_signals
 
@@ -19,3 +21,20 @@ def end_by_signals() -> Callable[[], None]:
     for number in ending_signals():
         loop.add_signal_handler(number, end)
     return end
+
+
+@contextlib.contextmanager
+def interrupted_by_signals() -> Iterator[None]:
+    """Raise KeyboardInterrupt for SIGTERM, with which a job is cancelled, and other signals that end a program."""
+
+    def stop(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, *ending_signals())}
+    for number in ending_signals():
+        signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -41,6 +41,7 @@ ROWS: list[tuple[tuple[str, ...], str, int]] = [
     (("agents", "show", "explore"),                           "",                    0),
     (("grants", "list"),                                      "",                    0),
     (("bundle", "list"),                                      "",                    0),
+    (("jobs", "list"),                                        "",                    0),
     (("memory", "list"),                                      "",                    0),
     (("guard", "claude", "--no-canary"),                      "",                    1),
     (("mcp", "list"),                                         "",                    0),

@@ -61,6 +61,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> CliHarness:
         made.agent("batch", "../tasks.jsonl"),
         made.agent("grants", "add", "make build", "p"),
         made.agent("memory", "add", "deploy on Fridays"),
+        made.agent("jobs", "add", model, "--every=1h", "--name=hourly", "go"),
         made.agent("bundle", "add", _bundle(base), "--yes-hash", _bundle_hash(made, base)),
         made.agent("audit", "merge", f"{base}/state/audit.db", "--into", f"{base}/merged.db"),
     ]
@@ -107,6 +108,9 @@ WORDS: dict[str, Words] = {
     "bundle show":       ("bundle", "show", "notes"),
     "hooks import":      ("hooks", "import", "{base}/hooks.json", "--dry-run"),
     "hooks test":        ("hooks", "test", "Stop"),
+    "jobs add":          ("jobs", "add", "--in", "2h", "--model=scripted:{base}/script.json", "go"),
+    "jobs run":          ("jobs", "run", "hourly"),
+    "jobs show":         ("jobs", "show", "hourly"),
     "mcp import":        ("mcp", "import", "{base}/servers.json", "--dry-run"),
     "mcp show":          ("mcp", "show", "docs"),
     "memory search":     ("memory", "search", "deploy"),

@@ -86,7 +86,7 @@ def everything(path: Path) -> None:
     with AuditLog.open(path, redact=Redactor((Secret("hunter2hunter2"),)).text) as log:
         info = SessionInfo(
             "default", "/w", True, FULL, ("agent",), "m", "c0ffee", ("f",), "p", (("f", "00"),), "/o", ("/a",),
-            guarded="claude", guarded_session="s1",
+            guarded="claude", guarded_session="s1", job="j01234567",
         )  # fmt: skip
         session = log.session(info)
         covered = replace(seen.assessment, asked=seen.assessment.reasons)

@@ -32,6 +32,7 @@ from runner.frontends.ci.workflow import JobLog
 from runner.frontends.launch import guarded, play, transcript
 from runner.frontends.output_file import Outlets, no_link
 from runner.frontends.prompt_input import prompt_input
+from runner.frontends.signals import interrupted_by_signals
 from runner.gate.gate import folder, refuse_folder
 from runner.messages import Usage
 from runner.problems import Exit, Stopped, ending_signals, known_problem, usage
@@ -339,22 +340,5 @@ def start_ci(
         if path is not None:
             no_link(option, os.path.abspath(path), workspace)
     inside_too = inside_too or review
-    with _signals(), Outlets.opened(files, workspace, os.environ, inside_too=inside_too) as outlets:
+    with interrupted_by_signals(), Outlets.opened(files, workspace, os.environ, inside_too=inside_too) as outlets:
         return Run(args, outlets, workspace, review, ignored).work(prompt, prompt_file)
-
-
-@contextlib.contextmanager
-def _signals() -> Iterator[None]:
-    """Raise KeyboardInterrupt for SIGTERM, with which a job is cancelled, and other signals that end a program."""
-
-    def stop(number: int, frame: object) -> None:
-        raise KeyboardInterrupt
-
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, *ending_signals())}
-    for number in ending_signals():
-        signal.signal(number, stop)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
