@@ -55,6 +55,7 @@ CONTENTS = {
         API keys <guide/credentials>
         Trust <guide/trust>
         Python and JSON <guide/embedding>
+        Editors <guide/editors>
     """,
     "Reference": """
         Configuration <reference/configuration>

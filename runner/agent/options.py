@@ -24,6 +24,7 @@ _RESEARCH = ("repo", "web")
 _BUDGET = ("run", "ci", *_RESEARCH)
 _BATCH = ("batch run",)
 _SERVE = ("mcp serve",)
+_EDITOR = ("acp",)
 _SCHEDULE = ("jobs add",)
 
 
@@ -68,13 +69,13 @@ OPTIONS: tuple[Option, ...] = (
     Option("--url", "URL", "Attach the web page at this address to the prompt. Repeatable.",
            (*_MODEL, "web"), many=True, short="-u"),
     Option("--mode", "MODE", f"How much is allowed without a question: {', '.join(mode.value for mode in Mode)}.",
-           (*_GATE, *_MODEL, *_SERVE), complete="mode"),
+           (*_GATE, *_MODEL, *_SERVE, *_EDITOR), complete="mode"),
     Option("--model", "PROVIDER:MODEL", "Model: anthropic:NAME, openai:NAME, gemini:NAME, scripted:FILE.",
-           (*_MODEL, *_BATCH, *_RESEARCH, *_SCHEDULE), complete="model"),
+           (*_MODEL, *_BATCH, *_RESEARCH, *_SCHEDULE, *_EDITOR), complete="model"),
     Option("--provider", "NAME", "Provider alone; its default model is used.",
-           (*_MODEL, *_RESEARCH)),
+           (*_MODEL, *_RESEARCH, *_EDITOR)),
     Option("--fallback-model", "PROVIDER:MODEL", "Model used if the first is overloaded.",
-           (*_MODEL, *_RESEARCH), complete="model"),
+           (*_MODEL, *_RESEARCH, *_EDITOR), complete="model"),
     Option("--json", "", "JSON mode: one JSON object per line on stdin, one event per line on "
            "stdout (docs/guide/embedding.md).", ("agent",)),
     Option("--json", "", "Print one JSON event per line on stdout.", _BUDGET),
@@ -106,10 +107,10 @@ OPTIONS: tuple[Option, ...] = (
     Option("--cwd", "FOLDER", "Working folder (default: the current folder).",
            (*_GATE, *_MODEL, *_SERVE, *_SCHEDULE)),
     Option("--config", "FILE", "Additional configuration file; it may allow more.",
-           (*_GATE, *_MODEL, *_BATCH, *_SERVE, *_RESEARCH)),
+           (*_GATE, *_MODEL, *_BATCH, *_SERVE, *_RESEARCH, *_EDITOR)),
     Option("--json", "", "Print JSON.", (*_GATE, *_BATCH)),
     Option("--limit", "NAME=VALUE", f"Limit of one command: {', '.join(limit_names())}. Repeatable; memory=2G, "
-           "cpu=30s.", (*_GATE, *_MODEL, *_SERVE, *_RESEARCH), many=True, complete="limit"),
+           "cpu=30s.", (*_GATE, *_MODEL, *_SERVE, *_RESEARCH, *_EDITOR), many=True, complete="limit"),
     Option("--timeout", "TIME", "Largest wall time: 30s, 5m. The same as --limit wall=TIME.", _GATE),
     Option("--timeout", "TIME", "Largest wall time of the run: 90s, 30m, 2h.",
            (*_BUDGET, *_SERVE, *_SCHEDULE)),
@@ -124,15 +125,15 @@ OPTIONS: tuple[Option, ...] = (
     Option("--tool", "NAME", f"A file tool of the model: {', '.join(FILE_TOOLS)}.", ("why",)),
     Option("--path", "PATH", "With --tool: the path that the tool works on.", ("why",)),
     Option("--tools", "NAMES", "Tools that the model may call: read,grep,mcp__github__*. Repeatable.",
-           (*_MODEL, *_SERVE, *_SCHEDULE), many=True),
-    Option("--no-tools", "NAMES", "Tools that the model may not call. Repeatable.", (*_MODEL, *_SERVE, *_SCHEDULE),
-           many=True),
-    Option("--backend", "T1|T2|T3|container", "Use this sandbox and no other.", ("exec", *_MODEL, *_SERVE, *_RESEARCH),
-           complete="backend"),
+           (*_MODEL, *_SERVE, *_SCHEDULE, *_EDITOR), many=True),
+    Option("--no-tools", "NAMES", "Tools that the model may not call. Repeatable.",
+           (*_MODEL, *_SERVE, *_SCHEDULE, *_EDITOR), many=True),
+    Option("--backend", "T1|T2|T3|container", "Use this sandbox and no other.",
+           ("exec", *_MODEL, *_SERVE, *_RESEARCH, *_EDITOR), complete="backend"),
     Option("--accept-partial", "", "Run even if the sandbox can enforce only some protections (`agent doctor`).",
-           ("exec", *_SESSION, *_SERVE, *_RESEARCH)),
+           ("exec", *_SESSION, *_SERVE, *_RESEARCH, *_EDITOR)),
     Option("--require", "full|partial", "Least enforcement of the sandbox, whatever the configuration says; else exit "
-           "4.", ("exec", *_SESSION, *_SERVE, *_RESEARCH), complete="enforcement"),
+           "4.", ("exec", *_SESSION, *_SERVE, *_RESEARCH, *_EDITOR), complete="enforcement"),
     Option("--guard-token", "TOKEN", "Run the command that `agent guard` rewrote. The token counts once.", ("exec",)),
     Option("--background", "", "Print a name and return while the command runs; see `agent processes`.", ("exec",)),
     Option("--unix", "", "Let the action create AF_UNIX sockets, even if `sandbox.unix_sockets = false` forbids them.",
@@ -140,12 +141,13 @@ OPTIONS: tuple[Option, ...] = (
     Option("--continue", "", "Continue the latest session of this workspace.", _SESSION, short="-c"),
     Option("--resume", "[ID]", "Continue the session ID; without ID, choose one from a list.", _SESSION),
     Option("--fork", "ID", "Continue a copy of the session ID; the original stays unchanged.", _SESSION),
-    Option("--no-session", "", "Do not store this session, except in the audit log.", _SESSION),
+    Option("--no-session", "", "Do not store this session, except in the audit log.", (*_SESSION, *_EDITOR)),
     Option("--trust-config", "SHA256", "Trust the files of the repository with this hash (`agent trust show`); "
            "otherwise exit 2.", (*_MODEL, *_SERVE)),
-    Option("--no-instructions", "", "Give the model no AGENTS.md, CLAUDE.md or GEMINI.md.", _SESSION),
+    Option("--no-instructions", "", "Give the model no AGENTS.md, CLAUDE.md or GEMINI.md.",
+           (*_SESSION, *_EDITOR)),
     Option("--account", "NAME", "Account whose key is used; see `agent auth status`.",
-           (*_MODEL, *_BATCH, *_RESEARCH, *_SCHEDULE)),
+           (*_MODEL, *_BATCH, *_RESEARCH, *_SCHEDULE, *_EDITOR)),
     Option("--api-key-stdin", "", "Read the API key from the first line of stdin.",
            ("run", "ci", "agent", *_RESEARCH)),
     Option("--mode", "MODE", "Mode of tasks that name none.", _BATCH, complete="batch mode"),

@@ -14,7 +14,7 @@ A single word is a prompt only after `--`, because it may be a misspelled comman
 
 from runner.cli.command_table import COMMANDS
 
-_TAKES_OPTIONS = ("run", "ci", "repo", "web", "exec", "why")
+_TAKES_OPTIONS = ("run", "ci", "repo", "web", "exec", "why", "acp")
 _ALIASES = {
     "version": ("--version",),
     "login": ("auth", "login"),

@@ -24,6 +24,8 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
                   "Answer a question about a repository of others, in a temporary workspace."),
     "web":       ("research:web", CODES,
                   "Answer a question by reading the web, in a temporary workspace."),
+    "acp":       ("acp:acp", CODES,
+                  "Serve an editor, by the Agent Client Protocol (ACP), version 1, on standard input and output."),
     "exec":      ("gate:exec_help", EPILOG,
                   "Run one command in the sandbox if the policy allows it, without a model."),
     "why":       ("gate:why_help", "",

@@ -109,6 +109,7 @@ COMPLETIONS = [
             "hooks",
             "guard",
             "agents",
+            "acp",
         },
     ),
     (

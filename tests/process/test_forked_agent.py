@@ -51,6 +51,7 @@ ROWS: list[tuple[tuple[str, ...], str, int]] = [
     (("processes", "list"),                                   "",                    0),
     (("ports", "close", "8080"),                              "",                    1),
     (("undo",),                                               "",                    1),
+    (("acp", "--model", "scripted:../script.toml"),           "",                    0),
     (("doctor", "--json"),                                    "",                    0),
     (("demo", "--help"),                                      "",                    0),
 ]

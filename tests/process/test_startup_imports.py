@@ -156,3 +156,20 @@ def test_a_short_command_loads_at_most_110_modules_of_the_project(words: tuple[s
     names = json.loads(done.stderr.splitlines()[-1])
     assert "runner.cli.main" in names
     assert len(names) <= 110, names
+
+
+def test_only_the_program_for_editors_loads_their_protocol() -> None:
+    script = (
+        "import json, pkgutil, sys, runner.cli.app, runner.frontends\n"
+        "folders = [each.name for each in pkgutil.iter_modules(runner.frontends.__path__) if each.name != 'acp']\n"
+        "for folder in folders:\n"
+        "    found = __import__(f'runner.frontends.{folder}', fromlist=['x'])\n"
+        "    for each in pkgutil.iter_modules(getattr(found, '__path__', [])):\n"
+        "        if folder != 'batch':\n"
+        "            __import__(f'runner.frontends.{folder}.{each.name}')\n"
+        "print(json.dumps([name for name in sys.modules if name.startswith(('acp', 'runner.frontends.acp'))]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True, timeout=120
+    )
+    assert json.loads(done.stdout) == []

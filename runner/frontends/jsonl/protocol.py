@@ -201,10 +201,11 @@ def _images(given: Sequence[object]) -> tuple[ImageBlock, ...]:
     """
     if len(given) > _IMAGES:
         raise _misread(f"it has {len(given)} images, and at most {_IMAGES} are sent", "send several prompts")
-    return tuple(_image(each, number) for number, each in enumerate(given, 1))
+    return tuple(checked_image(each, number) for number, each in enumerate(given, 1))
 
 
-def _image(given: object, number: int) -> ImageBlock:
+def checked_image(given: object, number: int) -> ImageBlock:
+    """Return the image in `{"media": ..., "data": ...}`. Raise Misread; `number` names the image in the error."""
     import binascii
 
     from sandbox.inside.files.image_check import SIDE_CAP, picture  # few prompts have images

@@ -154,12 +154,13 @@ class StdioTransport:
 
     async def run(self, server: "ToolServer") -> str:
         """Serve until the client closes standard input. Raise BrokenPipeError or Stopped if it does not read."""
-        from runner.frontends.serve.stdio import WireLines, line_transport, moved_streams
+        from runner.frontends.serve.stdio import line_transport
+        from runner.frontends.wire_lines import WireLines, moved_streams
 
         if os.isatty(0):
             say("agent mcp serve: waits for a client on standard input; see `agent mcp serve --help`")
         with moved_streams() as (source, sink):
-            async with line_transport(WireLines(source, sink)) as (received, sent):
+            async with line_transport(WireLines(source, sink, program="agent mcp serve")) as (received, sent):
                 protocol = server.protocol
                 await protocol.run(received, sent, protocol.create_initialization_options())
         return "the client closed the connection"

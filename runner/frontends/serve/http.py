@@ -20,8 +20,8 @@ from mcp.server.transport_security import TransportSecuritySettings
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from policy.model.verdict import Problem
-from runner.frontends.serve.stdio import LONGEST_MESSAGE
 from runner.frontends.serve.token_file import TokenFile
+from runner.frontends.wire_lines import LONGEST_MESSAGE
 from runner.problems import Exit, Stopped
 from runner.stderr import say
 from runner.text.phrases import os_reason

@@ -8,7 +8,7 @@ from policy.model.tier import Mode
 from runner.frontends.slash.command import CommandHost, Mistake, Row, SlashCommand, say
 from runner.messages import Thinking
 
-_MODES = {
+MODES = {
     Mode.PLAN: "only reads, and proposes a plan",
     Mode.DEFAULT: "reads; asks before it changes files or runs code",
     Mode.ACCEPT_EDITS: "edits files too; asks before it runs code",
@@ -16,7 +16,7 @@ _MODES = {
     Mode.DONT_ASK: "never asks: refuses what trust-project asks about",
     Mode.DANGEROUSLY: "allows nearly everything; secrets stay out of reach",
 }
-_LEVELS = {
+LEVELS = {
     Thinking.OFF: "the model's own default",
     Thinking.LOW: "a little",
     Thinking.MEDIUM: "for most work",
@@ -28,7 +28,7 @@ _LEVELS = {
 async def _mode(words: str, host: CommandHost) -> None:
     """Change the mode. Without a name, let the user pick a mode."""
     now = host.conversation.ctx.live.mode
-    rows = [Row(mode.value, mode.value, _MODES[mode], mode is now) for mode in Mode]
+    rows = [Row(mode.value, mode.value, MODES[mode], mode is now) for mode in Mode]
     wanted = words or await host.pick("mode", rows)
     if wanted is None:
         say(host, f"the mode is {now.value}")
@@ -51,7 +51,7 @@ async def _thinking(words: str, host: CommandHost) -> None:
             raise Mistake("this screen does not show the reasoning of the model; the full screen and --json do")
         return
     now = host.conversation.ctx.live.thinking
-    rows = [Row(each.value, each.value, text, each is now) for each, text in _LEVELS.items()]
+    rows = [Row(each.value, each.value, text, each is now) for each, text in LEVELS.items()]
     wanted = words or await host.pick("thinking", rows)
     if wanted is None:
         say(host, f"the thinking level is {now.value}")
@@ -106,6 +106,11 @@ def _model_rows(host: CommandHost, now: str) -> list[Row]:
         Row(name, name, f"{window:<{wide[0]}}  {costs:<{wide[1]}}  {keys[name.partition(':')[0]]}".strip(), name == now)
         for name, (window, costs) in zip(names, facts, strict=True)
     ]
+
+
+def usable_models(host: CommandHost, now: str) -> list[Row]:
+    """Return the rows of the models whose provider has a key or needs none, the current one first."""
+    return [row for row in _model_rows(host, now) if row.now or not row.detail.endswith(_NO_KEY)]
 
 
 _KEY, _NO_KEY = "key", "no key"
