@@ -46,6 +46,7 @@ CONTENTS = {
         One command <guide/one-command>
         Runs <guide/run>
         Background processes <guide/processes>
+        The resident process <guide/resident>
         Pipelines <guide/ci>
         Research <guide/research>
         Review and patches <guide/review>

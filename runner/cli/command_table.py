@@ -85,6 +85,8 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
                   "List, show, export and remove stored conversations."),
     "processes": ("processes:processes_app", "",
                   "List, read and stop the background processes of your open sessions."),
+    "serve":     ("serve:serve_app", "",
+                  "Run the resident process: short commands answer at once, and sessions outlive their terminal."),
     "ports":     ("processes:ports_app", "",
                   "List the ports on which background processes listen, and open one on this machine."),
 }

@@ -97,6 +97,15 @@ OUTPUTS: tuple[JsonOutput, ...] = (
         also=("processes",),
     ),
     JsonOutput(
+        "serve",
+        Form.OBJECT,
+        "The state of the resident process, with `--status`. Without one, only `running` is there.",
+        _fields(
+            """running boolean, pid? number, since? time, served? number, working? number, waiting? number,
+            stale? boolean, sessions? number, idle? number, processes? objects"""
+        ),
+    ),
+    JsonOutput(
         "jobs list",
         Form.LINES,
         "Each scheduled job. `state` is `waiting`, `running`, `paused`, `ended` or `damaged`; a damaged job has only "

@@ -10,16 +10,22 @@ TYPE_CHECKING = False  # the name that type checkers know, without the import of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from sandbox.linux.helper_process import SpareHelper
+
 _GARBAGE = 50_000  # new objects before a collection: importing creates fewer, and none of them are garbage
 
 
-def main() -> int:
-    """Run the command line and return its exit code. Every exception becomes a message and an exit code."""
+def main(spare: "SpareHelper | None" = None) -> int:
+    """Run the command line and return its exit code. Every exception becomes a message and an exit code.
+
+    `spare` is the helper of a worker of the resident process, which its caller ends if it was not taken. A process
+    without one lets a worker run the command if there is a resident process.
+    """
     words = sys.argv[1:]
     _open_standard_streams()
     gc.set_threshold(_GARBAGE)
     try:
-        code = _version() if words in (["--version"], ["-V"]) else _dispatch(words)
+        code = _version() if words in (["--version"], ["-V"]) else _dispatch(words, spare)
         sys.stdout.flush()
         return int(code)
     except KeyboardInterrupt:
@@ -57,7 +63,11 @@ def _version() -> int:
     return 0
 
 
-def _dispatch(words: list[str]) -> int:
+def _dispatch(words: list[str], spare: "SpareHelper | None") -> int:
+    if spare is None and words and words[0] in ("exec", "why", "policy"):
+        code = _warm(words)
+        if code is not None:
+            return code
     _refuse_foreign_packages(words)
     if words and words[0] not in ("exec", "why", "guard"):  # a short command loads few modules
         from runner.cli.command_line import usual_words
@@ -77,6 +87,10 @@ def _dispatch(words: list[str]) -> int:
                 from runner.frontends.exec.command import run_exec
 
                 return run_exec(args, None)  # a helper of this process would end with it
+            if words[0] == "exec" and spare is not None:
+                from runner.frontends.exec.command import run_exec
+
+                return run_exec(args, spare)
             if words[0] == "exec":
                 from sandbox.linux.helper_process import SpareHelper
 
@@ -88,15 +102,15 @@ def _dispatch(words: list[str]) -> int:
             from runner.frontends.exec.why import run_why
 
             return run_why(args)
-    if words == ["guard", "judge"]:
-        from runner.frontends.guard.resident import run_resident
+    if words == ["serve"]:  # without typer, whose memory a resident process would keep
+        from runner.frontends.resident.start import run
 
-        return run_resident()
+        return run(main)
     if words[:2] == ["guard", "hook"] and not {"-h", "--help"} & set(words):
         gc.disable()
         from runner.frontends.guard.hook import run_hook
 
-        return run_hook(words[2:])
+        return run_hook(words[2:], worker=spare is not None)
     if words[:2] == ["sandbox", "show"]:
         from runner.frontends.exec.argv import parse_gate, wants_help
 
@@ -115,6 +129,19 @@ def _dispatch(words: list[str]) -> int:
     from runner.cli.app import run_app
 
     return _until_chosen(lambda: run_app(words))
+
+
+def _warm(words: list[str]) -> int | None:
+    """Let the resident process run the command, if there is one. Return the exit code, or None if it has not run."""
+    import os
+
+    from runner.resident import listens
+
+    if not listens(os.environ):
+        return None
+    from runner.resident.client import run_warm
+
+    return run_warm(words)
 
 
 def _prefixed(words: list[str]) -> list[str]:

@@ -313,6 +313,12 @@ KEYS: tuple[Key, ...] = (
     Key("coordinator", ValueType.SWITCH, TIGHTEN,
         "let the main agent only start, message and stop sub-agents and keep the task list", False),
 
+    Key("serve.start", ValueType.SWITCH, YOURS,
+        "start the resident process (`agent serve`) after the first command that it could have run", False),
+    Key("serve.idle", ValueType.SECONDS, YOURS, "the time without work after which the resident process ends", 1800.0,
+        example='"30m"'),
+    Key("serve.sessions", ValueType.WHOLE, YOURS, "the maximum number of sessions in the resident process", 8),
+
     Key("web.fetch", ValueType.SWITCH, TIGHTEN, "let the model read web pages; the rules about hosts hold", True),
     Key("web.search", ValueType.TEXT, YOURS,
         "the service of `web_search` (docs/guide/web.md)",
@@ -478,6 +484,7 @@ SECTIONS: Mapping[str, str] = {
     "auth": "Where to find the key of a provider if no variable contains it. Never write a key into this file.",
     "tools": "The tools of the model. A tool that is left out is not described to the model and cannot be called.",
     "web": "Web pages and searches (docs/guide/web.md). No file of a repository can choose the service.",
+    "serve": "The resident process, which runs short commands at once (docs/guide/resident.md).",
     "budget": "Limits of one run. A reached limit ends the run with exit 5. For the number of requests: `max_turns`.",
     "queue": "Texts that you send while the model works.",
     "compaction": "The fill levels of the context window, in per cent, from which the conversation is shortened.",

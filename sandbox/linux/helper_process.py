@@ -51,6 +51,18 @@ class SpareHelper:
     def __init__(self) -> None:
         self._helper: HelperParts | None = None
 
+    @property
+    def pid(self) -> int:
+        """Return the process id of the helper. Raise ProcessLookupError if it was taken, or has ended."""
+        if self._helper is None or self._helper[0].poll() is not None:
+            raise ProcessLookupError
+        return self._helper[0].pid
+
+    def renew(self) -> None:
+        """End the helper and start another one, which inherits the present state of this process."""
+        self.__exit__(None, None, None)
+        self._helper = spawn()
+
     def take(self) -> HelperParts | None:
         """Return the helper, which the caller then ends; None if it was taken already."""
         helper, self._helper = self._helper, None

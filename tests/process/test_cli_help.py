@@ -87,6 +87,7 @@ COMPLETIONS = [
             "why",
             "processes",
             "ports",
+            "serve",
             "sandbox",
             "policy",
             "profile",

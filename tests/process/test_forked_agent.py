@@ -49,6 +49,7 @@ ROWS: list[tuple[tuple[str, ...], str, int]] = [
     (("mcp", "logout", "--all"),                              "",                    0),
     (("approve",),                                            "",                    2),
     (("processes", "list"),                                   "",                    0),
+    (("serve", "--stop"),                                     "",                    0),
     (("ports", "close", "8080"),                              "",                    1),
     (("undo",),                                               "",                    1),
     (("acp", "--model", "scripted:../script.toml"),           "",                    0),

@@ -90,6 +90,7 @@ def _gone(place: CliHarness) -> tuple[str, ...]:
 Words = tuple[str, ...] | Callable[[CliHarness], tuple[str, ...]]
 # fmt: off
 WORDS: dict[str, Words] = {
+    "serve": ("serve", "--status"),
     "agents show":       ("agents", "show", "explore"),
     "apply":             ("apply", "--check", "{base}/change.patch"),
     "audit merge":       ("audit", "merge", "{base}/state/audit.db", "--into", "{base}/again.db"),

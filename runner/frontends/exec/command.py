@@ -1,5 +1,6 @@
 """`agent exec`: evaluate one script, ask, record the decision, run the script confined, and record the outcome."""
 
+import errno
 import os
 import stat
 import sys
@@ -39,6 +40,10 @@ def run_exec(args: GateArgs, spare: "SpareHelper | None") -> int:
         args, token = redeem_args(args, os.environ)
     gate, action = open_gate(args, os.environ)
     refuse_folder(gate.cwd, os.environ, gate.settings.profile)
+    if gate.settings.values.get(("serve", "start")):
+        from runner.resident.control import start_if_wanted  # only if the user configured it
+
+        start_if_wanted(os.environ)
     noted = FactRecorder(gate.facts, gate.settings.profile)
     gate = replace(gate, facts=noted.facts)
     for notice in gate.settings.notices:
@@ -182,8 +187,14 @@ def _standard_input() -> int | None:
 
 
 def _has_terminal() -> bool:
-    """Return True if standard input and output are terminals, and this process may read from its terminal now."""
-    try:
-        return os.isatty(0) and os.isatty(1) and os.tcgetpgrp(0) == os.getpgrp()
-    except OSError:
+    """Return True if standard input and output are terminals, and this process may read from its terminal now.
+
+    A terminal that does not control this process is never held back from it (ENOTTY of tcgetpgrp(3)). A worker of the
+    resident process has such a terminal; a client in the background of its terminal uses no worker.
+    """
+    if not (os.isatty(0) and os.isatty(1)):
         return False
+    try:
+        return os.tcgetpgrp(0) == os.getpgrp()
+    except OSError as error:
+        return error.errno == errno.ENOTTY

@@ -21,6 +21,10 @@ def run_why(args: GateArgs) -> int:
     from runner.text.sanitize import visible
 
     gate, action = open_gate(args, os.environ)
+    if gate.settings.values.get(("serve", "start")):
+        from runner.resident.control import start_if_wanted  # only if the user configured it
+
+        start_if_wanted(os.environ)
     for notice in gate.settings.notices:
         say_notice(visible(notice, lines=False))
     assessment, verdict = gate.evaluate(action, unattended=args.unattended)

@@ -1,4 +1,4 @@
-"""The answer to the input of a hook, in the form of its agent. Only this module is loaded to ask the resident judge."""
+"""The answer to the input of a hook, in the form of its agent. To ask a worker, only this module is loaded."""
 
 import os
 

@@ -9,7 +9,6 @@ import os
 import sys
 
 from runner.frontends.guard.answering import UNREADABLE, Rendered, answer_bytes, words_of
-from runner.frontends.guard.resident import ask_resident, start_resident
 
 TYPE_CHECKING = False  # the name that type checkers know, without the import of `typing`
 if TYPE_CHECKING:
@@ -19,25 +18,68 @@ if TYPE_CHECKING:
 DEADLINE = 20.0  # seconds until the answer; `--install` sets the time limit of the agent to `TIME_LIMIT`
 TIME_LIMIT = 60  # seconds
 _LONGEST_INPUT = 16 << 20  # bytes; not from `call`, whose import takes as long as an answer
+_PATIENCE = 12.0  # seconds until a worker must have answered; the hook judges by itself then
 _INPUT_TIME = 5.0  # seconds until the input must be complete
 
 
-def run_hook(words: list[str]) -> int:
-    """Read the call from standard input, print the answer, and return the exit code."""
+def run_hook(words: list[str], *, worker: bool = False) -> int:
+    """Read the call from standard input, print the answer, and return the exit code.
+
+    `worker` is True in a worker of the resident process, whose client waits a limited time.
+    """
     # Seam of the hook: whatever happens, the agent gets a denial. An exit code of 2 denies in every agent.
     try:
         agent, options = _options(words)
         data = _standard_input()
-        warm = ask_resident(agent, options, data) if "--warm" in options else None
-        out, error, code = warm or _within_deadline(lambda: answer_bytes(agent, options, data))
-        if "--warm" in options and warm is None:
-            start_resident()
+        if worker:
+            out, error, code = answer_bytes(agent, options, data)
+        else:
+            warm = _warm(words, data) if "--warm" in options else None
+            out, error, code = warm or _within_deadline(lambda: answer_bytes(agent, options, data))
+            if "--warm" in options and warm is None:
+                _start_resident()
     except Exception as failure:
         out, error, code = "", f"{UNREADABLE}: {words_of(failure)}", 2
     sys.stdout.write(out)
     sys.stderr.write(f"{error}\n" if error else "")
     sys.stdout.flush()
     return code
+
+
+def _warm(words: list[str], data: bytes) -> "Rendered | None":
+    """Return the answer of a worker of the resident process; None if there is none, or if it does not answer in time.
+
+    The worker reads and writes files in memory, so that an answer is complete or none.
+    """
+    from runner.resident.client import ask_worker
+
+    files = [os.memfd_create(name) for name in ("call", "answer", "error")]
+    try:
+        left = memoryview(data)
+        while left:
+            left = left[os.write(files[0], left) :]
+        os.lseek(files[0], 0, os.SEEK_SET)
+        argv = [sys.argv[0], "guard", "hook", *words]
+        code = ask_worker(argv, (files[0], files[1], files[2]), _PATIENCE)
+        if code is None:
+            return None
+        out, error = (os.pread(each, os.fstat(each).st_size, 0).decode() for each in files[1:])
+        return out, error.removesuffix("\n"), code
+    except OSError:
+        return None
+    finally:
+        for each in files:
+            os.close(each)
+
+
+def _start_resident() -> None:
+    """Start the resident process apart from this process. It ends at once if there is one already."""
+    from runner.resident.control import start_detached
+
+    try:
+        start_detached(os.environ, waits=False)
+    except OSError:
+        return  # the next hook tries again; without it a hook only takes longer
 
 
 def _options(words: list[str]) -> tuple[str, dict[str, str]]:

@@ -1,0 +1,49 @@
+"""The start of the resident process: its folder and its settings. Without typer, whose memory it would keep."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from policy.model.verdict import Problem
+from runner.config.load import load
+from runner.frontends.resident.process import ResidentOptions, run_resident
+from runner.frontends.resident.worker import Main
+from runner.problems import Exit, Stopped
+from runner.resident import resident_folder
+from runner.state.paths import state_dir
+from runner.stderr import say_notice
+
+
+def run(main: Main) -> int:
+    """Run the resident process in this process and return its exit code. `main` is the entry point of the command
+    line. Raise Stopped if it cannot run.
+    """
+    return run_resident(ready_folder(os.environ), _options(), main, _announce)
+
+
+def _announce() -> None:
+    say_notice("the resident process is ready; Ctrl-C ends it")
+
+
+def _options() -> ResidentOptions:
+    settings = load(Path("/"), os.environ, unattended=True)  # no repository has a say about it
+    idle, sessions = settings.value("serve", "idle"), settings.value("serve", "sessions")
+    assert isinstance(idle, int | float)
+    assert isinstance(sessions, int)
+    return ResidentOptions(idle=float(idle), sessions=sessions)
+
+
+def ready_folder(environ: Mapping[str, str]) -> str:
+    """Return the folder of the sockets, created with mode 0700. Raise Stopped if there can be no socket in it."""
+    state_dir(environ)
+    try:
+        path = resident_folder(environ)
+    except OSError:
+        why, fix = "the path of the state folder is too long for a socket", "set RINGFENCE_STATE_DIR to a shorter path"
+        raise Stopped(Problem("the resident process cannot run", why, fix), Exit.USAGE) from None
+    os.makedirs(path, mode=0o700, exist_ok=True)
+    found = os.lstat(path)
+    if found.st_uid != os.geteuid() or found.st_mode & 0o077 or os.path.islink(path):
+        why, fix = f"`{path}` is not a private folder of yours", f"remove it, or `chmod 700 {path}`"
+        raise Stopped(Problem("the resident process cannot run", why, fix), Exit.DENIED)
+    return path

@@ -1,0 +1,212 @@
+"""One worker: a process with the program loaded and a spare helper, which waits for one command, runs it and ends.
+
+THREAT T273: the command starts only after its client said so. THREAT T275: a command must not outlive its client or the
+resident process. The kernel kills the worker when the connection to its client ends or its parent dies; its helper and
+its command end with it, as they do with a cold command.
+"""
+
+import fcntl
+import io
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+
+from runner.frontends.resident.loading import Stamps, stamps
+from runner.resident import client as protocol
+from runner.resident import peer_of
+from runner.resident.peer import PeerState, Standing, examined, take_over
+from sandbox.inside import syscalls
+from sandbox.linux.helper_process import SpareHelper
+
+BUSY, STARTED = b"busy", b"started"  # what a worker reports
+_PATIENCE = 5.0  # seconds for a client to send the whole request, or to say `go`
+_LONGEST = 16 << 20  # bytes of a request; the kernel limits arguments and environment together to 6 MiB, execve(2)
+_SETSIG = 10  # F_SETSIG of Linux, fcntl(2)
+_DEATH = 1  # PR_SET_PDEATHSIG, prctl(2)
+_NAME = 15  # PR_SET_NAME, prctl(2)
+
+
+Main = Callable[[SpareHelper], int]
+
+
+class UnfitRequest(Exception):
+    """The error for a request that this worker cannot run exactly as the client would. The client runs cold."""
+
+
+def become_worker(parent: int) -> None:
+    """Make this forked process a worker, which is killed when `parent` dies."""
+    syscalls.prctl(_DEATH, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)  # it died before the call
+    os.setsid()
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
+        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def serve_one(server: socket.socket, own: Standing, files: Stamps, report: Callable[[bytes], None], main: Main) -> int:
+    """Wait for a client, run its command, and return the exit code of this process.
+
+    Args:
+        server: The listening socket, which all workers share.
+        own: The rights of this process, which those of the client must equal.
+        files: The files of this program as they were loaded.
+        report: Called with `BUSY` when a client has come, and with `STARTED` when its command starts.
+        main: The entry point of the command line.
+    """
+    with SpareHelper() as spare:
+        while True:
+            connection, _ = server.accept()
+            with connection:
+                state = examined(connection, own)
+                if state is None or stamps(files) != files:
+                    _refuse(connection)
+                    continue
+                report(BUSY)
+                try:
+                    words = _prepare(connection, state, spare)
+                except (OSError, ValueError, UnfitRequest):
+                    _refuse(connection)
+                    return 1  # parts of the state of the client may be in force here
+                if not _told_to_go(connection):
+                    return 0
+                _die_with(connection)
+                report(STARTED)
+                code = _run(words, spare, main)
+                _let_go(connection)
+                connection.sendall(b"%s%d\n" % (protocol.CODE, code))
+                return code
+
+
+def _refuse(connection: socket.socket) -> None:
+    connection.settimeout(_PATIENCE)
+    try:
+        connection.sendall(protocol.COLD)
+    except OSError:
+        return  # the client is gone
+
+
+def _prepare(connection: socket.socket, state: PeerState, spare: SpareHelper) -> list[str]:
+    """Read the request, take over the state of the client, and return its command line.
+
+    Raise UnfitRequest for a request of another program or interpreter, and OSError or ValueError for a part that cannot
+    be taken over.
+    """
+    connection.settimeout(_PATIENCE)
+    data, streams, _, _ = socket.recv_fds(connection, 1 << 18, 3)
+    try:
+        if len(streams) != 3 or len(data) < 8:
+            raise UnfitRequest
+        length = int.from_bytes(data[:8], "little")
+        if length > _LONGEST:
+            raise UnfitRequest
+        parts = [data[8:]]
+        missing = length - len(parts[0])
+        while missing > 0:
+            more = connection.recv(min(missing, 1 << 20))
+            if not more:
+                raise UnfitRequest
+            parts.append(more)
+            missing -= len(more)
+        fields = b"".join(parts).split(b"\0")
+        ours = (
+            protocol.MAGIC,
+            os.fsencode(os.path.realpath(protocol.__file__)),
+            os.fsencode(sys.executable),
+            sys.version.encode(),
+            sys.getfilesystemencoding().encode(),
+        )
+        theirs = (fields[0], os.fsencode(os.path.realpath(os.fsdecode(fields[1]))), *fields[2:5])
+        if theirs != ours:
+            raise UnfitRequest
+        forms, count = fields[5:8], int(fields[8])
+        words = [os.fsdecode(word) for word in fields[9 : 9 + count]]
+        if len(words) != count or not words:
+            raise UnfitRequest
+        os.environ.clear()
+        for entry in fields[9 + count :]:
+            name, sign, value = entry.partition(b"=")
+            if not sign:
+                raise UnfitRequest
+            os.environb[name] = value
+        time.tzset()
+        pid = peer_of(connection)[0]
+        os.chdir(f"/proc/{pid}/cwd")
+        if not take_over(state, spare.pid):
+            spare.renew()
+        for number, stream in enumerate(streams):
+            os.dup2(stream, number)
+    finally:
+        for stream in streams:
+            os.close(stream)
+    _open_streams(forms)
+    return words
+
+
+def _open_streams(forms: list[bytes]) -> None:
+    """Make the standard streams of Python as the interpreter of the client made them."""
+    for number, (name, form) in enumerate(zip(("stdin", "stdout", "stderr"), forms, strict=True)):
+        encoding, errors, buffered = form.decode().split(":")
+        raw = io.FileIO(number, "rb" if number == 0 else "wb", closefd=False)
+        buffer = io.BufferedReader(raw) if number == 0 else io.BufferedWriter(raw) if buffered else raw
+        text = io.TextIOWrapper(
+            buffer,  # without a buffer as well, as the interpreter does
+            encoding,
+            errors,
+            "\n",
+            line_buffering=number == 2 or (number == 1 and os.isatty(1)),
+            write_through=number > 0 and not buffered,
+        )
+        setattr(sys, name, text)
+        setattr(sys, f"__{name}__", text)
+
+
+def _told_to_go(connection: socket.socket) -> bool:
+    """Say that this worker is ready, and return True if the client lets it start."""
+    connection.sendall(b"%s%d\n" % (protocol.READY, os.getpid()))
+    said = b""
+    while not said.endswith(b"\n") and (more := connection.recv(len(protocol.GO))):
+        said += more
+    return said == protocol.GO
+
+
+def _die_with(connection: socket.socket) -> None:
+    """Let the kernel kill this process when the client is gone. SOURCE: fcntl(2), F_SETSIG and O_ASYNC."""
+    fcntl.fcntl(connection, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(connection, _SETSIG, signal.SIGKILL)
+    fcntl.fcntl(connection, fcntl.F_SETFL, fcntl.fcntl(connection, fcntl.F_GETFL) | os.O_ASYNC)
+    poll = select.poll()
+    poll.register(connection, select.POLLIN)
+    if poll.poll(0):  # it went before: the signal would never come
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _let_go(connection: socket.socket) -> None:
+    fcntl.fcntl(connection, fcntl.F_SETFL, fcntl.fcntl(connection, fcntl.F_GETFL) & ~os.O_ASYNC)
+
+
+def _run(words: list[str], spare: SpareHelper, main: Main) -> int:
+    """Run the command line in this process, up to the point at which its interpreter would end."""
+    import atexit
+    import threading
+
+    sys.argv[:] = words
+    try:
+        code = main(spare)
+    except SystemExit as end:  # as the interpreter handles it
+        code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
+        if code and not isinstance(end.code, int):
+            print(end.code, file=sys.stderr)
+    threading._shutdown()  # type: ignore[attr-defined]  # what the interpreter calls at its end
+    atexit._run_exitfuncs()
+    try:
+        sys.stdout.flush()
+    except OSError:
+        code = 120  # as the interpreter
+    sys.stderr.flush()
+    return code
