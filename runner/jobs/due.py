@@ -56,6 +56,10 @@ class DueJobs:
             self._returned.pop(gone, None)
         return found
 
+    def waits(self) -> bool:
+        """Return True if the latest call found a job that starts at some time."""
+        return any(at is not None for _, at in self._known.values())
+
     def _next(self, state: Path, id: str, now: float) -> float | None:
         """Return the time at which the job's process is to be started, or None if there is none."""
         from runner.jobs.due_plan import needs_handling, next_due  # only with a job
@@ -114,3 +118,8 @@ def due_jobs(state_folder: str | Path, now: float) -> list[str]:
     Each is started as `agent jobs run ID --scheduled`.
     """
     return _watched.at(state_folder, now)
+
+
+def jobs_wait() -> bool:
+    """Return True if there was a job with a time to start when `due_jobs` was called last."""
+    return _watched.waits()

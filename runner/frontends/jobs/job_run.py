@@ -172,6 +172,11 @@ class JobRun:
 
     def _session_run(self) -> None:
         job = self._job
+        try:
+            os.chdir(job.cwd)  # the resident process starts this process in `/`, which is no workspace
+        except OSError as error:
+            why, fix = f"`{job.cwd}` cannot be entered: {error.strerror}", "restore the folder, or remove the job"
+            raise Stopped(Problem(f"the job {job.label} was not run", why, fix), Exit.USAGE) from None
         own = job.origin is JobOrigin.PERSON
         start = prepare_start(
             run_args_of(job), unattended=True, asks=False, notes=own, usual=PIPELINE, guarded=True, job=job.id

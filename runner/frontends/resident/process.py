@@ -157,6 +157,8 @@ class _Resident:
         if code is not None:
             return code
         ready()
+        looked = time.monotonic()
+        self._look()
         while not self._state.over:
             events = {number for number, _ in poll.poll(_LOOK * 1000)}
             _emptied(self._woken)
@@ -164,7 +166,8 @@ class _Resident:
             self._collect()
             if self._control.fileno() in events:
                 self._answer()
-            if not events:
+            if time.monotonic() - looked >= _LOOK or not events:
+                looked = time.monotonic()
                 self._look()
             code = self._fill()
             if code is not None:

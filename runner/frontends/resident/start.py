@@ -8,6 +8,7 @@ from policy.model.verdict import Problem
 from runner.config.load import load
 from runner.frontends.resident.process import ResidentOptions, run_resident
 from runner.frontends.resident.worker import Main
+from runner.jobs.due import due_jobs, jobs_wait
 from runner.problems import Exit, Stopped
 from runner.resident import resident_folder
 from runner.state.paths import state_dir
@@ -30,7 +31,12 @@ def _options() -> ResidentOptions:
     idle, sessions = settings.value("serve", "idle"), settings.value("serve", "sessions")
     assert isinstance(idle, int | float)
     assert isinstance(sessions, int)
-    return ResidentOptions(idle=float(idle), sessions=sessions)
+    state = str(state_dir(os.environ))
+
+    def due(now: float) -> list[list[str]]:
+        return [["jobs", "run", id, "--scheduled"] for id in due_jobs(state, now)]
+
+    return ResidentOptions(idle=float(idle), sessions=sessions, due=due, keeps=jobs_wait)
 
 
 def ready_folder(environ: Mapping[str, str]) -> str:
