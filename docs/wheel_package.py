@@ -17,7 +17,17 @@ from pathlib import Path
 
 PACKAGE = "ringfence"
 PARTS = ("policy", "profiles", "runner", "sandbox", "tools")
-SUFFIXES = {".py", ".md", ".toml", ".json", ".css", ".html", ".js", ".typed"}  # of the files that a wheel contains
+SUFFIXES = {
+    ".py",
+    ".md",
+    ".toml",
+    ".json",
+    ".css",
+    ".html",
+    ".js",
+    ".txt",
+    ".typed",
+}  # of the files that a wheel contains
 
 # Texts that look like the name of a module and are allowed, by file and beginning of the text, with the reason.
 ALLOWED = {

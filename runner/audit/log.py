@@ -7,6 +7,7 @@ is a key. Without a key, or a head stored elsewhere, there is no proof that the
 stores share.
 """
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from json import loads
 from pathlib import Path
@@ -17,7 +18,7 @@ from policy.model.verdict import Problem
 from runner.audit.chain import AuditError, LogStore, Record, RecordRow, Wanted, append, canonical, digest, now, seal
 from runner.audit.records import finished_body, started_body
 from runner.audit.stores.sqlite import SqliteStore
-from runner.state.paths import state_dir
+from runner.state.paths import is_configured, state_dir
 
 if TYPE_CHECKING:
     from runner.audit.query import Query
@@ -278,6 +279,10 @@ def log_exists(place: Place) -> bool:
 
 def own_log_place(environ: Mapping[str, str]) -> Place:
     """Return the location of this user's log, for commands that only read. Raises ConfigError and PlaceError."""
+    from runner.state.workspace import workspace_at
+
+    if not is_configured(workspace_at(os.path.realpath(os.getcwd()), environ), environ):
+        return state_dir(environ) / FILE
     from runner.config import load
 
     return log_place(load(Path.cwd(), environ, unattended=True), environ)

@@ -3,7 +3,6 @@
 import os
 import sys
 from collections.abc import Iterator
-from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,9 +14,11 @@ from runner.audit.decisions import DecisionTrail, deeds, record_named, trail_of
 from runner.audit.log import AuditLog, log_exists
 from runner.audit.query import Query
 from runner.cli.audit_analysis import export, replay
-from runner.cli.audit_filters import FILE, filtered, log_path, sessions, terminal_width
+from runner.cli.audit_filters import FILE, filtered, sessions
 from runner.cli.audit_integrity import key_app, merge, prune, seal, verify
+from runner.cli.audit_query import log_path, terminal_width
 from runner.cli.gate import CONFIG, JSON, argument, completing, option_before, switch, valued
+from runner.cli.reading import LISTED, list_decisions
 from runner.problems import Exit, usage
 from runner.state.paths import config_file, home
 from runner.state.session_id import ID_RULE
@@ -35,7 +36,6 @@ audit_app.command("prune")(prune)
 audit_app.command("merge")(merge)
 audit_app.add_typer(key_app, name="key")
 
-LISTED = 50
 LIMIT = Annotated[int, valued("--limit", "N", "The maximum number of decisions, newest first.", least=1)]
 
 
@@ -56,7 +56,7 @@ def bare(context: typer.Context, query: Query, json: JSON = False, limit: LIMIT 
     """
     name = context.invoked_subcommand
     if name is None:
-        return _list(query, json, limit, file)
+        return list_decisions(query, json=json, limit=limit, file=file)
     if query != Query() or json or file or limit != LISTED:
         raise option_before(f"audit {name}", f"`{name}` has its own options")
     return Exit.DONE
@@ -78,22 +78,7 @@ def listing(query: Query, json: JSON = False, limit: LIMIT = LISTED, file: FILE 
         agent audit list --rule command:network
         agent audit list --json | jq 'select(.outcome.status != 0) | .id'
     """
-    return _list(query, json, limit, file)
-
-
-def _list(query: Query, json: bool, limit: int, file: str | None) -> int:
-    from runner.audit.list_view import json_lines, lines
-
-    path = log_path(file)
-    if not log_exists(path):
-        if not json:
-            print("nothing was decided yet")
-        return Exit.DONE
-    view = json_lines if json else partial(lines, colour=coloured(sys.stdout), width=terminal_width())
-    with AuditLog.open_to_read(path) as log:
-        for line in view(log, query, limit=limit):
-            print(line)
-    return Exit.DONE
+    return list_decisions(query, json=json, limit=limit, file=file)
 
 
 def _words(incomplete: str) -> list[str]:

@@ -20,7 +20,8 @@ from runner.agent.options import not_known
 from runner.audit.decisions import DecisionTrail, deeds
 from runner.audit.log import AuditLog, Place, log_exists
 from runner.audit.query import Query
-from runner.cli.audit_filters import FILE, log_path, terminal_width
+from runner.cli.audit_filters import FILE
+from runner.cli.audit_query import log_path, terminal_width
 from runner.cli.gate import JSON, completing, switch, valued
 from runner.problems import Exit, Stopped, usage
 from runner.stderr import coloured, say

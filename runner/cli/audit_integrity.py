@@ -14,7 +14,8 @@ import typer
 from policy.model.verdict import Problem
 from runner.audit.chain import AuditError
 from runner.audit.log import AuditLog
-from runner.cli.audit_filters import FILE, log_path, moment
+from runner.cli.audit_filters import FILE
+from runner.cli.audit_query import log_path, moment
 from runner.cli.gate import JSON, argument, state_alone, switch, valued
 from runner.problems import Exit, Stopped, usage
 from runner.stderr import say_notice

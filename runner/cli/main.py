@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     from sandbox.linux.helper_process import SpareHelper
 
+_READING = ("policy", "sessions", "audit")  # groups with commands that only read
+_QUICK = ("exec", "why", "guard", *_READING)
 _GARBAGE = 50_000  # new objects before a collection: importing creates fewer, and none of them are garbage
 
 
@@ -69,7 +71,13 @@ def _dispatch(words: list[str], spare: "SpareHelper | None") -> int:
         if code is not None:
             return code
     _refuse_foreign_packages(words)
-    if words and words[0] not in ("exec", "why", "guard"):  # a short command loads few modules
+    if words in (["--help"], ["-h"], ["help"]):
+        from runner.cli.help_page import stored_page
+
+        if (page := stored_page()) is not None:
+            print(page, end="")
+            return 0
+    if words and words[0] not in _QUICK:  # a short command loads few modules
         from runner.cli.command_line import usual_words
 
         words = usual_words(words)
@@ -111,6 +119,11 @@ def _dispatch(words: list[str], spare: "SpareHelper | None") -> int:
         from runner.frontends.guard.hook import run_hook
 
         return run_hook(words[2:], worker=spare is not None)
+    if words and words[0] in _READING:
+        from runner.cli.reading import read_command
+
+        if (code := read_command(words)) is not None:
+            return code
     if words[:2] == ["sandbox", "show"]:
         from runner.frontends.exec.argv import parse_gate, wants_help
 

@@ -8,6 +8,7 @@ import typer
 
 from policy.model.tier import Mode
 from runner.cli.gate import CONFIG, CWD, JSON, MODE, UNATTENDED, argument, state_alone, switch, valued
+from runner.cli.reading import print_matrix
 from runner.gate.policy_tools.import_rules import AgentProduct, run_import
 from runner.text.json_line import json_line
 
@@ -39,14 +40,7 @@ def matrix(json: JSON = False) -> int:
         agent policy matrix
         agent policy matrix --json | jq .network
     """
-    from policy.describe.matrix import rows, table
-
-    if json:
-        heading, *tiers = rows()
-        print(json_line({row[0]: dict(zip(heading[1:], row[1:], strict=True)) for row in tiers}))
-    else:
-        print(table(), end="")
-    return 0
+    return print_matrix(json=json)
 
 
 state_alone(policy_app, "policy", lambda json: matrix(json=json))

@@ -2,8 +2,6 @@
 
 import os
 import re
-import shutil
-import sys
 import time
 from enum import StrEnum
 from pathlib import Path
@@ -13,15 +11,13 @@ import typer
 
 from runner.agent.options import not_known
 from runner.cli.gate import JSON, argument, completing, option_before, switch, valued
+from runner.cli.reading import list_sessions, sessions_here
 from runner.problems import Exit, usage
 from runner.state.paths import state_dir
-from runner.state.workspace import workspace_at
 from runner.stderr import print_problem
-from runner.text.phrases import many
-from runner.text.sanitize import one_line
 
 if TYPE_CHECKING:
-    from runner.sessions.store import SessionStore
+    pass
 
 sessions_app = typer.Typer(no_args_is_help=False, invoke_without_command=True, rich_markup_mode="markdown")
 
@@ -36,7 +32,7 @@ class ExportFormat(StrEnum):
 
 def _ids(incomplete: str) -> list[str]:
     """Return the ids of the sessions of this workspace for completion."""
-    return [each.id[:8] for each in _store(None).list() if each.id.startswith(incomplete)]
+    return [each.id[:8] for each in sessions_here(None).list() if each.id.startswith(incomplete)]
 
 
 ID = Annotated[str, argument("ID", "The ID of the session, or the beginning of the ID.", complete=_ids)]
@@ -78,31 +74,7 @@ def listing(all: EVERY = False, json: JSON = False, cwd: CWD = None) -> int:
         agent sessions list
         agent sessions list --all --json | jq -r 'select(.turns > 20) | .id'
     """
-    from runner.sessions.store import SessionStore
-    from runner.sessions.summary import row, summarize_sessions
-
-    stores = SessionStore.all(state_dir(os.environ)) if all else [_store(cwd)]
-    width = shutil.get_terminal_size((110, 24)).columns if sys.stdout.isatty() else 400
-    empty, hidden = True, 0
-    for store in stores:
-        where = None
-        for seen in summarize_sessions(store, unanswered=True):
-            if not (all or seen.answered):
-                hidden += 1
-                continue
-            empty = False
-            if json:
-                print(seen.as_json())
-                continue
-            if all and seen.workspace and where is None:
-                where = seen.workspace
-                print(one_line(where, 200))
-            print(("  " if all else "") + row(seen, width=width))
-    if empty and not json:
-        print("there are no sessions" if all else "there are no sessions of this workspace")
-    if hidden and not json:
-        print(f"{many(hidden, 'session')} without an answer: agent sessions list --all")
-    return Exit.DONE
+    return list_sessions(all=all, json=json, cwd=cwd)
 
 
 @sessions_app.command("show")
@@ -204,7 +176,7 @@ def remove(
         chosen = list(dict.fromkeys(choose(SessionStore.all(state), words) for words in ids))
     else:
         before = time.time() - _age(older_than or "")
-        stores = SessionStore.all(state) if all else [_store(cwd)]
+        stores = SessionStore.all(state) if all else [sessions_here(cwd)]
         chosen = [(store, found.id) for store in stores for found in store.list() if found.written < before]
     code = Exit.DONE
     for store, id in chosen:
@@ -224,10 +196,3 @@ def _age(text: str) -> int:
     if found is None:
         raise usage(f"`{text}` is not an age", "an age is a number with m, h, d or w", "write an age such as 30d")
     return int(found[1]) * _AGES[found[2]]
-
-
-def _store(cwd: str | None) -> "SessionStore":
-    from runner.gate.gate import folder
-    from runner.sessions.store import SessionStore
-
-    return SessionStore.of(state_dir(os.environ), workspace_at(str(folder(cwd)), os.environ))

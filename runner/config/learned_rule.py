@@ -8,11 +8,11 @@ from policy.model.frozen import dataclass
 from policy.permission.dead_rules import faults
 from policy.permission.file import permissions
 from runner.config.edit import write
-from runner.config.load import LOCAL_FILE, WHOSE, settings_bytes
+from runner.config.load import WHOSE, settings_bytes
 from runner.config.read_layer import as_text, read_all
 from runner.config.settings import ConfigError, ConfigLayer, Settings
 from runner.config.toml_value import toml
-from runner.state.paths import config_file
+from runner.state.paths import LOCAL_FILE, config_file
 
 
 @dataclass(frozen=True, slots=True)

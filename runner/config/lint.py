@@ -9,11 +9,12 @@ from policy.model.frozen import dataclass
 from policy.permission.dead_rules import faults as rule_faults
 from policy.permission.file import permissions
 from policy.toml.schema import TomlDocument, TomlError
-from runner.config.load import ELSEWHERE, SYSTEM_FILE, WHOSE, files, packaged, setting_variables, settings_bytes
+from runner.config.load import WHOSE, files, packaged, settings_bytes
 from runner.config.merge import add_layer
 from runner.config.read_layer import as_text, layer_values, read_all, read_variable
 from runner.config.settings import ConfigError, ConfigLayer, LayerValues, Settings
 from runner.config.show import origins
+from runner.state.paths import ELSEWHERE, SYSTEM_FILE, setting_variables
 
 MOST = 100  # faults of one file that are reported
 

@@ -25,18 +25,12 @@ from policy.toml.schema import KeyPath, TomlDocument, TomlError, Value
 from runner.config.personal_settings import personal_patterns
 from runner.config.settings import ConfigError, ConfigLayer, LayerValues, Settings
 from runner.state import paths
+from runner.state.paths import ELSEWHERE, LOCAL_FILE, PROJECT_FILE, SYSTEM_FILE, setting_variables
 from runner.state.workspace import workspace_at, workspace_of
 from sandbox.inside.regular_file import NotRegularError, open_regular, read_descriptor
 
 Whose = Literal["system", "user", "repository", "named"]
 _LARGEST = 1 << 20  # bytes of one configuration file
-SYSTEM_FILE = Path("/etc/ringfence/config.toml")
-PROJECT_FILE = ".ringfence/config.toml"
-LOCAL_FILE = ".ringfence/config.local.toml"
-_CREDENTIALS = "RINGFENCE_MCP_"  # credentials of a machine for a tool server (runner/mcp/machine_sign_in.py)
-ELSEWHERE = (
-    "RINGFENCE_STATE_DIR", "RINGFENCE_CONFIG_DIR", "RINGFENCE_CACHE_DIR", "RINGFENCE_DATA_DIR", "RINGFENCE_BATCH_DIR",
-)  # fmt: skip
 WHOSE: Mapping[ConfigLayer, Whose] = {
     ConfigLayer.SYSTEM: "system",
     ConfigLayer.USER: "user",
@@ -105,12 +99,6 @@ def files(
     if top / PROJECT_FILE != user:
         layers += [(ConfigLayer.PROJECT, top / PROJECT_FILE), (ConfigLayer.LOCAL, top / LOCAL_FILE)]
     return layers if config is None else [*layers, (ConfigLayer.NAMED, config)]
-
-
-def setting_variables(environ: Mapping[str, str]) -> list[str]:
-    """Return the sorted names of the environment variables that set a key."""
-    names = (name for name in environ if name.startswith("RINGFENCE_") and not name.startswith(_CREDENTIALS))
-    return sorted(name for name in names if name not in ELSEWHERE)
 
 
 def shipped(config: Path | None = None) -> Settings:

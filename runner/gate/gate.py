@@ -18,9 +18,11 @@ from runner.config import Settings, load
 from runner.config.load import flag_settings, with_flags
 from runner.facts.environment import child_environment
 from runner.facts.gather import gather, unfit_folder
-from runner.problems import Stopped, option, usage
+from runner.problems import option
 from runner.secrets.secret import register_environment
 from runner.state.paths import private
+from runner.state.workspace import folder as folder  # commands that open a gate take it from here
+from runner.state.workspace import refused_folder
 
 if TYPE_CHECKING:
     from policy.flow.state import FlowState
@@ -176,27 +178,6 @@ def is_unattended(unattended: bool) -> bool:
     return unattended or not (os.isatty(0) and os.isatty(2))
 
 
-def folder(text: str | None) -> Path:
-    """Return the real path of the working folder: `text`, or the current folder."""
-    try:
-        path = Path(os.path.realpath(text if text is not None else os.getcwd(), strict=True))
-    except OSError as error:
-        from runner.text.phrases import os_reason
-
-        fix = f"give an existing folder with {option('--cwd')}"
-        raise _unfit(text if text is not None else "the current folder", os_reason(error), fix) from None
-    if not path.is_dir():
-        raise _unfit(text or path, "it is not a folder", f"give a folder with {option('--cwd')}")
-    if not os.access(path, os.R_OK | os.X_OK):
-        fix = f"ask its owner, or give another folder with {option('--cwd')}"
-        raise _unfit(text or path, "you have no permission to read it", fix)
-    return path
-
-
-def _unfit(path: str | Path, why: str, fix: str) -> Stopped:
-    return usage(f"`{path}` cannot be the working folder", why, fix)
-
-
 def refuse_folder(cwd: str, environ: Mapping[str, str], profile: Profile) -> None:
     """Refuse to start in a folder in which every action would be denied.
 
@@ -206,7 +187,7 @@ def refuse_folder(cwd: str, environ: Mapping[str, str], profile: Profile) -> Non
     floor = unfit_folder(cwd, environ, profile)
     if floor is not None:
         fix = f"go to a project folder first (`cd FOLDER`), or name one with `{option('--cwd', 'FOLDER')}`"
-        raise _unfit(cwd, floor.why, fix)
+        raise refused_folder(cwd, floor.why, fix)
 
 
 def has_remembered_answers() -> bool:

@@ -29,6 +29,14 @@ _CACHE = _Place("cache", "RINGFENCE_CACHE_DIR", "XDG_CACHE_HOME", ".cache")
 # The copies of bundles. Sandboxes may read single folders in it, so it is not in the state folder, which none sees.
 _DATA = _Place("data", "RINGFENCE_DATA_DIR", "XDG_DATA_HOME", ".local/share")
 
+SYSTEM_FILE = Path("/etc/ringfence/config.toml")
+PROJECT_FILE = ".ringfence/config.toml"  # in the top folder of a workspace, as the next one
+LOCAL_FILE = ".ringfence/config.local.toml"
+_CREDENTIALS = "RINGFENCE_MCP_"  # credentials of a machine for a tool server (runner/mcp/machine_sign_in.py)
+ELSEWHERE = (
+    "RINGFENCE_STATE_DIR", "RINGFENCE_CONFIG_DIR", "RINGFENCE_CACHE_DIR", "RINGFENCE_DATA_DIR", "RINGFENCE_BATCH_DIR",
+)  # fmt: skip
+
 
 def state_dir(environ: Mapping[str, str]) -> Path:
     """Return the folder of the audit log and the sessions, created with mode 0700. Raise PlaceError."""
@@ -60,6 +68,30 @@ def config_file(environ: Mapping[str, str]) -> Path:
     the path is invalid.
     """
     return _named(_CONFIG, environ) / "config.toml"
+
+
+def setting_variables(environ: Mapping[str, str]) -> list[str]:
+    """Return the sorted names of the environment variables that set a key."""
+    names = (name for name in environ if name.startswith("RINGFENCE_") and not name.startswith(_CREDENTIALS))
+    return sorted(name for name in names if name not in ELSEWHERE)
+
+
+def is_configured(workspace: str, environ: Mapping[str, str]) -> bool:
+    """Return False if no file and no variable of anybody sets a key in `workspace`: only the packaged settings apply.
+
+    A file that cannot be looked at counts as a setting: reading it reports the reason. Raise paths.PlaceError.
+    """
+    if setting_variables(environ):
+        return True
+    for path in (SYSTEM_FILE, config_file(environ), f"{workspace}/{PROJECT_FILE}", f"{workspace}/{LOCAL_FILE}"):
+        try:
+            os.lstat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except (OSError, ValueError):
+            return True
+        return True
+    return False
 
 
 def private(environ: Mapping[str, str]) -> tuple[str, ...]:

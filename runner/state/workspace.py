@@ -11,10 +11,33 @@ from pathlib import Path
 
 from policy.languages.git_config import LONGEST, GitConfigError, commondir_target, gitdir_target, read_settings
 from policy.model.secret_paths import Secrets, inside
+from runner.problems import Stopped, option, usage
 from runner.state.paths import home
 from sandbox.inside.regular_file import read_start, read_whole
 
 _LARGEST_FILE = 4 << 20  # packed-refs of a big repository
+
+
+def folder(text: str | None) -> Path:
+    """Return the real path of the working folder: `text`, or the current folder."""
+    try:
+        path = Path(os.path.realpath(text if text is not None else os.getcwd(), strict=True))
+    except OSError as error:
+        from runner.text.phrases import os_reason
+
+        fix = f"give an existing folder with {option('--cwd')}"
+        raise refused_folder(text if text is not None else "the current folder", os_reason(error), fix) from None
+    if not path.is_dir():
+        raise refused_folder(text or path, "it is not a folder", f"give a folder with {option('--cwd')}")
+    if not os.access(path, os.R_OK | os.X_OK):
+        fix = f"ask its owner, or give another folder with {option('--cwd')}"
+        raise refused_folder(text or path, "you have no permission to read it", fix)
+    return path
+
+
+def refused_folder(path: str | Path, why: str, fix: str) -> Stopped:
+    """Return the usage error for a folder that cannot be the working folder."""
+    return usage(f"`{path}` cannot be the working folder", why, fix)
 
 
 def workspace_of(cwd: str, home: str) -> str:

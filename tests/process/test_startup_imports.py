@@ -158,6 +158,42 @@ def test_a_short_command_loads_at_most_111_modules_of_the_project(words: tuple[s
     assert len(names) <= 111, names
 
 
+# words, project modules at most, modules at most that are loaded in addition to those of a bare interpreter
+READING = [
+    (("--help",), 5, 40),
+    (("policy", "matrix"), 10, 45),
+    (("sessions", "list"), 50, 135),
+    (("audit", "--denied"), 50, 140),
+]
+
+
+@pytest.mark.parametrize(("words", "ours", "every"), READING, ids=[" ".join(row[0]) for row in READING])
+def test_a_command_that_only_reads_loads_few_modules(
+    words: tuple[str, ...], ours: int, every: int, tmp_path: Path
+) -> None:
+    script = LOADED.replace("print(json.dumps(names)", "print(json.dumps([names, sorted(set(sys.modules) - bare)])")
+    argv = [sys.executable, "-c", f"import sys; bare = set(sys.modules){script}", *words]
+    environ = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(argv, cwd=tmp_path, env=environ, capture_output=True, text=True, check=True, timeout=60)
+    project, loaded = json.loads(done.stderr.splitlines()[-1])
+    assert done.stdout
+    assert "runner.cli.main" in project
+    assert not set(loaded) & {"typer", "rich", "pydantic", "asyncio", "runner.config.load", "runner.gate.gate"}
+    assert len(project) <= ours, project
+    assert len(loaded) <= every, loaded
+
+
+def test_a_command_of_typer_loads_the_module_of_no_other_command(tmp_path: Path) -> None:
+    argv = [sys.executable, "-c", LOADED, "grants", "list"]
+    environ = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(argv, cwd=tmp_path, env=environ, capture_output=True, text=True, check=True, timeout=60)
+    names = {name for name in json.loads(done.stderr.splitlines()[-1]) if name.startswith("runner.cli.")}
+    assert names == {
+        *("runner.cli.app", "runner.cli.command_line", "runner.cli.command_table", "runner.cli.gate"),
+        *("runner.cli.grants", "runner.cli.main"),
+    }
+
+
 def test_only_the_program_for_editors_loads_their_protocol() -> None:
     script = (
         "import json, pkgutil, sys, runner.cli.app, runner.frontends\n"

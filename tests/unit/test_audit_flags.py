@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from runner.audit.query import Query
-from runner.cli.audit_filters import log_path, moment, query_of
+from runner.cli.audit_query import log_path, moment, query_of
 from runner.problems import Stopped
 
 NOW = datetime(2026, 3, 4, 5, 6, 7, 89_999, tzinfo=UTC)

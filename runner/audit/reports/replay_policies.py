@@ -12,9 +12,8 @@ from runner.audit.decisions import DecisionTrail
 from runner.audit.fields import mapping, texts
 from runner.audit.reports.replay import NotRecorded, Policy
 from runner.config import Settings, load
-from runner.config.load import LOCAL_FILE, PROJECT_FILE, SYSTEM_FILE, setting_variables
 from runner.problems import usage
-from runner.state.paths import config_file
+from runner.state.paths import LOCAL_FILE, PROJECT_FILE, SYSTEM_FILE, config_file, setting_variables
 
 _TRUST = "trust:"  # prefix of a recorded source: the hash by which the repository's configuration was trusted
 

@@ -20,7 +20,6 @@ from runner.audit.chain import AuditError
 from runner.audit.log import log_place
 from runner.changes.review.tree_diff import Deadline
 from runner.config import Settings, shipped
-from runner.config.load import LOCAL_FILE, PROJECT_FILE
 from runner.engine.budget import Limit
 from runner.engine.run_limits import PIPELINE
 from runner.events import Emit, Event, ModelText, RunEnded, SessionStarted, ToolProposed
@@ -36,6 +35,7 @@ from runner.frontends.signals import interrupted_by_signals
 from runner.gate.gate import folder, refuse_folder
 from runner.messages import Usage
 from runner.problems import Exit, Stopped, ending_signals, known_problem, usage
+from runner.state.paths import LOCAL_FILE, PROJECT_FILE
 from runner.stderr import print_problem, unexpected
 from runner.text.json_line import utc_now
 from runner.text.phrases import os_reason
