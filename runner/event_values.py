@@ -84,7 +84,8 @@ class Pick:
 
 # The choice of the key `a` in the JSON form of a card.
 _ALL_EDITS: dict[str, object] = {
-    "keys": ["a"], "answer": "yes", "grant": "all edits in the workspace from now on", "where": "mode accept-edits",
+    "keys": ["a"], "answer": "yes", "grant": "all edits in the workspace from now on", "label": "all edits",
+    "where": "mode accept-edits",
     "not_covered": [],
 }  # fmt: skip
 
@@ -160,7 +161,8 @@ class Card:
             "choices": [
                 *([_ALL_EDITS] if self.edits else []),
                 *({"keys": list(pick.keys), "answer": "yes" if pick.yes else "no", "grant": pick.words,
-                   "where": pick.where, "not_covered": list(pick.not_covered)} for pick in self.choices),
+                   "label": pick.label, "where": pick.where, "not_covered": list(pick.not_covered)}
+                  for pick in self.choices),
             ],
         }  # fmt: skip
 

@@ -295,13 +295,14 @@ class QuestionAnswered(_Event, type="question_answered"):
     """The user answered a question.
 
     `feedback` is the user's text with a refusal. `edited` is the command with which the user replaced the proposed one,
-    or None; it is judged like any other command.
+    or None; it is judged like any other command. `by` is the client of a hosted session that answered, or empty.
     """
 
     call: str
     yes: bool
     feedback: str | None
     edited: str | None = None
+    by: str = ""
 
 
 @dataclass(frozen=True, slots=True)

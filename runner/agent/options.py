@@ -17,11 +17,14 @@ from runner.problems import Stopped, usage
 FILE_TOOLS = ("read", "write", "edit", "ls", "glob", "grep")
 
 _GATE = ("exec", "why", "sandbox show")
-_MODEL = ("run", "ci", "agent", "terminal")
-_SESSION = ("run", "agent", "terminal")
-_TYPED = ("run", "agent")
+_HOSTED = ("attach", "serve session")
+_PROMPTED = ("run", "ci", "agent", "terminal")
+_MODEL = (*_PROMPTED, *_HOSTED)
+_SESSION = ("run", "agent", "terminal", *_HOSTED)
+_TYPED = ("run", "agent", *_HOSTED)
 _RESEARCH = ("repo", "web")
 _BUDGET = ("run", "ci", *_RESEARCH)
+_BOUNDED = (*_BUDGET, "serve session")
 _BATCH = ("batch run",)
 _SERVE = ("mcp serve",)
 _EDITOR = ("acp",)
@@ -67,7 +70,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("--full", "", "Clone the whole history and files of every size.", ("repo",)),
     Option("--keep", "", "Keep the temporary workspace, and print its folder.", _RESEARCH),
     Option("--url", "URL", "Attach the web page at this address to the prompt. Repeatable.",
-           (*_MODEL, "web"), many=True, short="-u"),
+           (*_PROMPTED, "web"), many=True, short="-u"),
     Option("--mode", "MODE", f"How much is allowed without a question: {', '.join(mode.value for mode in Mode)}.",
            (*_GATE, *_MODEL, *_SERVE, *_EDITOR), complete="mode"),
     Option("--model", "PROVIDER:MODEL", "Model: anthropic:NAME, openai:NAME, gemini:NAME, scripted:FILE.",
@@ -78,6 +81,9 @@ OPTIONS: tuple[Option, ...] = (
            (*_MODEL, *_RESEARCH, *_EDITOR), complete="model"),
     Option("--json", "", "JSON mode: one JSON object per line on stdin, one event per line on "
            "stdout (docs/guide/embedding.md).", ("agent",)),
+    Option("--json", "", "JSON lines both ways, for programs (docs/guide/sessions.md).", ("attach",)),
+    Option("--detach", "", "Start a session that outlives this terminal, print its ID and return (`agent attach`).",
+           ("run",)),
     Option("--json", "", "Print one JSON event per line on stdout.", _BUDGET),
     Option("--output", "FORM", "Form of the output: text (the answer on stdout, the rest on stderr; default without a "
            "terminal), full (all of it on stdout; default at a terminal), json (as --json).", ("run",),
@@ -97,13 +103,14 @@ OPTIONS: tuple[Option, ...] = (
     Option("--seal", "FILE", "Write the head of the log, to detect later if records were removed.", ("ci",)),
     Option("--files-in-workspace", "", "Allow these files in folders where commands of the model may write.", ("ci",)),
     Option("--unattended", "", "Ask no question: deny every action that needs one.", (*_GATE, *_TYPED, *_SERVE)),
-    Option("--max-turns", "N", "Largest number of requests to the model; default 50.", (*_BUDGET, *_SCHEDULE), least=1),
-    Option("--max-tokens", "N", "Largest number of tokens, sent and received.", (*_BUDGET, *_SCHEDULE), least=1),
-    Option("--max-cost", "AMOUNT", "Largest cost, in the currency of the prices.", (*_BUDGET, *_SCHEDULE)),
+    Option("--max-turns", "N", "Largest number of requests to the model; default 50.", (*_BOUNDED, *_SCHEDULE),
+           least=1),
+    Option("--max-tokens", "N", "Largest number of tokens, sent and received.", (*_BOUNDED, *_SCHEDULE), least=1),
+    Option("--max-cost", "AMOUNT", "Largest cost, in the currency of the prices.", (*_BOUNDED, *_SCHEDULE)),
     Option("--max-output", "SIZE", "Largest output of all commands together: 500K, 20M.",
-           (*_BUDGET, *_SERVE, *_SCHEDULE)),
+           (*_BOUNDED, *_SERVE, *_SCHEDULE)),
     Option("--max-denials", "N", "Denials that end an unattended run; default 20, or 3 in a row.",
-           (*_BUDGET, *_SERVE, *_SCHEDULE), least=1),
+           (*_BOUNDED, *_SERVE, *_SCHEDULE), least=1),
     Option("--cwd", "FOLDER", "Working folder (default: the current folder).",
            (*_GATE, *_MODEL, *_SERVE, *_SCHEDULE)),
     Option("--config", "FILE", "Additional configuration file; it may allow more.",
@@ -113,7 +120,7 @@ OPTIONS: tuple[Option, ...] = (
            "cpu=30s.", (*_GATE, *_MODEL, *_SERVE, *_RESEARCH, *_EDITOR), many=True, complete="limit"),
     Option("--timeout", "TIME", "Largest wall time: 30s, 5m. The same as --limit wall=TIME.", _GATE),
     Option("--timeout", "TIME", "Largest wall time of the run: 90s, 30m, 2h.",
-           (*_BUDGET, *_SERVE, *_SCHEDULE)),
+           (*_BOUNDED, *_SERVE, *_SCHEDULE)),
     Option("--read", "PATH", "Let the action also read PATH, never a secret. Repeatable.", _GATE, many=True),
     Option("--write", "PATH", "Let the action also change PATH, which must exist. Repeatable.", _GATE, many=True),
     Option("--host", "HOST", "Let the action connect to HOST: example.org, *.example.org, example.org:8443, "
@@ -200,7 +207,8 @@ class Given:
             option = known[name]
             before = values.get(option.key)
             many = (*before, value) if isinstance(before, tuple) else (value,)
-            values[option.key] = True if not option.metavar else many if option.many else value
+            one = int(value) if option.least is not None and value.isdecimal() else value
+            values[option.key] = True if not option.metavar else many if option.many else one
         return cls(values)
 
     def text(self, key: str) -> str | None:

@@ -10,6 +10,7 @@ from policy.model.verdict import Ask
 from runner.approval.remembered import NOTHING, Offer
 
 if TYPE_CHECKING:
+    from runner.audit.records import AnsweringClient
     from runner.event_values import Card
     from runner.events import Emit
     from runner.gate.grants.store import RememberedAnswer
@@ -83,16 +84,20 @@ QUESTION = "begin? " + ", ".join(f"{letter} {mode.value}" for letter, mode in LE
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """An approval of a plan: the model works on the plan in `mode`."""
+    """An approval of a plan: the model works on the plan in `mode`. `client` is the client of a hosted session that
+    answered, or None.
+    """
 
     mode: Mode
+    client: "AnsweringClient | None" = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Stay:
-    """A refusal of a plan. `feedback`, the user's own words, is sent to the model."""
+    """A refusal of a plan. `feedback`, the user's own words, is sent to the model. `client` is as in Leave."""
 
     feedback: str | None = None
+    client: "AnsweringClient | None" = field(default=None, repr=False)
 
 
 PlanAnswer = Leave | Stay
@@ -129,18 +134,23 @@ class Yes:
     Attributes:
         keep: The approval to remember for later actions, or None.
         mode: Mode.ACCEPT_EDITS to change the mode of the session as well, or None. Only for a card with `edits`.
+        client: The client of a hosted session that answered, or None.
     """
 
     keep: "RememberedAnswer | None" = None
     mode: Mode | None = None
+    client: "AnsweringClient | None" = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class No:
-    """A refusal. `feedback`, the user's own words, is sent to the model. `keep` is the refusal to remember, or None."""
+    """A refusal. `feedback`, the user's own words, is sent to the model. `keep` is the refusal to remember, or None.
+    `client` is as in Yes.
+    """
 
     feedback: str | None = None
     keep: "RememberedAnswer | None" = None
+    client: "AnsweringClient | None" = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ from policy.model.action import RunScript
 from policy.model.tier import Mode, Ruling
 from policy.model.verdict import Ask
 from runner.approval.approver import (
-    ALL_EDITS,
     QUESTION,
     Answer,
     Edited,
@@ -25,17 +24,12 @@ from runner.approval.approver import (
     alike,
     parse_plan_answer,
 )
+from runner.approval.card_text import EDIT_PROMPT, REASON_PROMPT, SHOWN_LINES, AnswerKeys, CardPrinter
 from runner.approval.remembered import HELP, NOTHING, Offer
 from runner.gate.explain import caret_lines, effect_words
-from runner.text.sanitize import one_line, visible
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-    from runner.event_values import Card
-
-_SHORT = 12  # screen rows; after a longer command the question is printed again, because it may have scrolled away
-_MANY = 40  # lines of a diff shown before the question; the answer `x` shows the whole diff
 
 
 class Terminal:
@@ -50,7 +44,7 @@ class Terminal:
     name = "terminal"
 
     def __init__(self, console: "Console", read_line: ReadLine, *, model: bool = True) -> None:
-        self._console = console
+        self._cards = CardPrinter(console)
         self._read_line = read_line
         self._model = model
 
@@ -68,7 +62,7 @@ class Terminal:
         """
         answers: dict[int, Answer] = {}
         if len(questions) > 1:
-            self._print(f"{len(questions)} questions", style="bold")
+            self._cards.print(f"{len(questions)} questions", style="bold")
             for place, each in enumerate(questions, 1):
                 self.show(each, f"{place} of {len(questions)}: ")
         for place, each in enumerate(questions):
@@ -79,7 +73,7 @@ class Terminal:
             if len(questions) == 1:
                 self.show(each)
             else:  # the card that was printed last belongs to another question
-                self._print(f"{place + 1} of {len(questions)}: {each.card.line}", badge=each.card.tier.label)
+                self._cards.print(f"{place + 1} of {len(questions)}: {each.card.line}", badge=each.card.tier.label)
             match await self._answer(each, like=len(like), rest=len(later)):
                 case Halt():
                     return tuple(Halt() for _ in questions)
@@ -98,19 +92,11 @@ class Terminal:
         """Return the answer to one question: "all" for it and `like` later ones, "rest" to refuse `rest` later ones."""
         card, offer = question.card, question.offer
         reasons = self._model and not card.own
-        keys = [("y", "yes, once"), ("n/Enter", "no")]
-        keys += [("f", "no, and say why")] if reasons else []
-        keys += [("e", "edit")] if card.editable else []
-        keys += [("x", "explain")]
-        keys += [("A", f"approve all {like + 1} alike")] if like else []
-        keys += [("N", "no to the rest")] if rest else []
-        self._print(" · ".join(" ".join(each) for each in keys), indent=2)
-        letters = ["y", "N", *(["a"] if card.edits else []), *offer.keys]
-        letters += [key for key, _ in keys if key in ("f", "e", "x", "A")]
-        prompt = f"allow once? [{'/'.join(letters)}]{' or say what to do instead' if reasons else ''}: "
+        keys = AnswerKeys(card, offer.keys, reasons=reasons, like=like, rest=rest)
+        self._cards.print(keys.words, indent=2)
         while True:
             try:
-                text = (await self._read_line(prompt)).strip()
+                text = (await self._read_line(keys.prompt)).strip()
                 match text:
                     case "a" if card.edits:
                         return Yes(mode=Mode.ACCEPT_EDITS)
@@ -122,12 +108,12 @@ class Terminal:
                         self._explain(question)
                         continue
                     case "e" | "edit" if card.editable:
-                        script = (await self._read_line("new command (empty: unchanged): ")).strip()
+                        script = (await self._read_line(EDIT_PROMPT)).strip()
                         if script:
                             return Edited(script)
                         continue
                     case "f" if reasons:
-                        return No((await self._read_line("what to do instead, or why not: ")).strip() or None)
+                        return No((await self._read_line(REASON_PROMPT)).strip() or None)
                 if text.lower() in ("y", "yes"):
                     return Yes()
                 if text.lower() in ("", "n", "no"):
@@ -136,8 +122,7 @@ class Terminal:
                     case None if reasons and len(text) > 1:
                         return No(text)
                     case None | str():
-                        listed = ", ".join(["y", "n", *letters[2:], *(["N"] if rest else [])])
-                        self._print(f"`{one_line(text, 20)}` is not an answer here; answer {listed}", indent=2)
+                        self._cards.print(keys.mistake(text), indent=2)
                     case kept:
                         return Yes(kept) if kept.ruling is Ruling.ALLOW else No(keep=kept)
             except EOFError:
@@ -148,14 +133,14 @@ class Terminal:
     async def ask_text(self, lines: Sequence[str], prompt: str) -> str | None:
         """Show `lines`, and return the text that the user types at `prompt`, or None at the end of input."""
         for line in lines:
-            self._print(line, indent=2)
+            self._cards.print(line, indent=2)
         try:
             return (await self._read_line(prompt)).strip()
         except (EOFError, KeyboardInterrupt):
             return None
 
     async def leave_plan(self, plan: str) -> PlanAnswer:
-        self._print(plan)
+        self._cards.print(plan)
         while True:
             try:
                 text = await self._read_line(f"{QUESTION}; N(o), or say what to change: ")
@@ -167,80 +152,36 @@ class Terminal:
                 return answer
 
     def show(self, question: Question, number: str = "", *, whole: bool = False) -> None:
-        """Print the question with its rights and answers. The whole command is shown, because a hidden end must not be
-        approved. With `whole`, a long change is shown as the answer `x` shows it.
+        """Print the question with its rights and answers. With `whole`, a long change is shown as the answer `x` shows
+        it.
         """
-        card, offer = question.card, question.offer
-        if question.again:
-            self._print(question.again, style="italic")
-        self._print(f"{number}{card.line}", style="bold", badge=card.tier.label)
-        self._print(
-            card.command,
-            indent=2,
-            marks=tuple((mark.start, mark.end) for mark in card.marks),
-            lead="$ " if isinstance(question.ask.assessment.action, RunScript) else "",
+        action = question.ask.assessment.action
+        self._cards.show(
+            question.card,
+            question.offer.lines,
+            script=isinstance(action, RunScript),
+            name=lambda: named(action, question.ask.terms),
+            again=question.again,
+            number=number,
+            whole=whole,
         )
-        for line in self._changes(card, len(card.change.diff) if whole and card.change is not None else _MANY):
-            self._print(line, indent=2)
-        self._print(f"why      {card.why if card.special else card.asks}", indent=2)
-        for label, words in (*card.rights, *(("but", caveat) for caveat in card.caveats)):
-            self._print(f"{label:<8} {words}", indent=2)
-        for line in card.letters:
-            self._print(f"letters  {line}", indent=2)
-        for line in (*([f"a  {ALL_EDITS}"] if card.edits else []), *offer.lines):
-            self._print(line, indent=2)
-        rows = sum(1 + len(line) // self._console.width for line in card.command.split("\n"))
-        if rows > _SHORT:  # the question may have scrolled off the screen
-            # THREAT T38: empty lines or comments may have pushed the beginning of the command off the screen as well.
-            command = named(question.ask.assessment.action, question.ask.terms)
-            self._print(f"again    {command}: {card.line}", indent=2)
-
-    def _changes(self, card: "Card", most: int) -> list[str]:
-        found = list(card.paths) if len(card.paths) > 1 else []
-        if card.change is not None:
-            lines, note = card.change.diff, card.change.note
-            found += [note] if note else []
-            found += lines if len(lines) <= most else [*lines[: most - 5], f"… {len(lines) - most} lines", *lines[-5:]]
-        return found
 
     def _explain(self, question: Question) -> None:
         ask, offer, card = question.ask, question.offer, question.card
-        self._print(f"why      {card.why} ({card.place}); {card.asks}", indent=2)
+        self._cards.print(f"why      {card.why} ({card.place}); {card.asks}", indent=2)
         for label, words in card.terms:
-            self._print(f"{label:<8} {words}", indent=2)
+            self._cards.print(f"{label:<8} {words}", indent=2)
         for line in offer.details:
-            self._print(line, indent=2)
+            self._cards.print(line, indent=2)
         for reason in ask.assessment.reasons:
             for line in caret_lines(ask.assessment.action, reason, brief=True):
-                self._print(line, indent=2)
+                self._cards.print(line, indent=2)
         for effect in ask.assessment.effects:
-            self._print(effect_words(effect), indent=2)
+            self._cards.print(effect_words(effect), indent=2)
         if ask.assessment.tree:
-            self._print(ask.assessment.tree, indent=2)
-        if (change := question.card.change) is not None and len(change.diff) > _MANY:
+            self._cards.print(ask.assessment.tree, indent=2)
+        if (change := question.card.change) is not None and len(change.diff) > SHOWN_LINES:
             for line in change.diff:
-                self._print(line, indent=2)
+                self._cards.print(line, indent=2)
         if offer.lettered:
-            self._print(HELP, indent=2)
-
-    def _print(
-        self,
-        text: str,
-        *,
-        indent: int = 0,
-        style: str = "",
-        badge: str = "",
-        marks: tuple[tuple[int, int], ...] = (),
-        lead: str = "",
-    ) -> None:
-        from rich.padding import Padding
-        from rich.text import Text
-
-        line = Text(overflow="fold")
-        if badge:
-            line.append(f" {badge} ", style="black on yellow").append("  ")
-        body = Text(visible(text), style=style)
-        for start, end in marks:
-            body.stylize("bold red", start, end)
-        line.append(lead).append_text(body)
-        self._console.print(Padding(line, (0, 0, 0, indent), expand=False), markup=False, highlight=False)
+            self._cards.print(HELP, indent=2)

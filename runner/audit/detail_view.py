@@ -72,7 +72,9 @@ def brief_rows(deed: DecisionTrail) -> list[tuple[str, str]]:
     answer = mapping(body.get("answer"))
     verdict = {"allow": "allowed", "deny": "denied"}.get(text(body.get("verdict")), text(body.get("verdict")))
     if answer:
-        verdict += f", as {text(answer.get('by'))} answered {'yes' if answer.get('yes') else 'no'}"
+        verdict += (
+            f", as {text(answer.get('client') or answer.get('by'))} answered {'yes' if answer.get('yes') else 'no'}"
+        )
     rows = [("action", action_line(deed)), ("verdict", verdict)]
     if explanation is None:
         problem = mapping(body.get("problem"))
@@ -148,6 +150,8 @@ def _answer(body: Body) -> Iterator[ExplanationSection]:
     answer = mapping(body.get("answer"))
     if answer:
         lines = [text(answer.get("question")), f"{'yes' if answer.get('yes') else 'no'}, by {text(answer.get('by'))}"]
+        if answer.get("client"):
+            lines += [f"answered from {text(answer.get('client'))}, process {number(answer.get('process')):g}"]
         waited = number(answer.get("seconds"))
         lines += [f"after {waited:g} s"] if waited is not None else []
         lines += [f"with the comment: {text(answer.get('feedback'))}"] if answer.get("feedback") else []

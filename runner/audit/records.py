@@ -87,6 +87,19 @@ class AnswerSource(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class AnsweringClient:
+    """Client of a hosted session that answered a question.
+
+    Attributes:
+        name: kind and place of the client, as the client states them: `terminal /dev/pts/3`.
+        process: id of the client's process, as the kernel reports it.
+    """
+
+    name: str
+    process: int
+
+
+@dataclass(frozen=True, slots=True)
 class RecordedAnswer:
     """Answer of the user to a question.
 
@@ -94,6 +107,7 @@ class RecordedAnswer:
         by: name of the approver, or the remembered answers, in words: `terminal`, `grant g0123abcd`, ...
         seconds: time until the answer; None if the answer was remembered
         mode: mode that the answer also set; None if the mode stayed
+        client: attached client of a hosted session that answered; None for every other session
     """
 
     question: str
@@ -103,12 +117,18 @@ class RecordedAnswer:
     seconds: float | None = None
     source: AnswerSource = AnswerSource.USER
     mode: str | None = None
+    client: AnsweringClient | None = None
 
     def body(self) -> dict[str, object]:
-        """Return the field `answer` of a record. It has a `mode` only if the answer set one."""
+        """Return the field `answer` of a record. It has a `mode` only if the answer set one, and `client` and
+        `process` only if a client of a hosted session answered.
+        """
         values = _values(self)
+        del values["client"]
         if self.mode is None:
             del values["mode"]
+        if self.client is not None:
+            values |= {"client": bounded(self.client.name), "process": self.client.process}
         return {
             **values,
             "source": self.source.value,
@@ -386,7 +406,7 @@ class RecordedPlan:
 
     Attributes:
         into: mode of the session from here on; None if the user declined
-        by: as in RecordedAnswer, like `feedback` and `seconds`
+        by: as in RecordedAnswer, like `feedback`, `seconds` and `client`
     """
 
     plan: str
@@ -396,11 +416,14 @@ class RecordedPlan:
     seconds: float | None = None
     agent: str = MAIN
     parent: str | None = None
+    client: AnsweringClient | None = None
 
     def body(self, session: str) -> dict[str, object]:
         """Return the body of the answer to a plan. It runs nothing, but can change the mode of later actions."""
         text = f"the plan was accepted: {self.into} from here on" if self.into else "the plan was declined"
-        answer = RecordedAnswer("leave plan mode?", self.into is not None, self.by, self.feedback, self.seconds)
+        answer = RecordedAnswer(
+            "leave plan mode?", self.into is not None, self.by, self.feedback, self.seconds, client=self.client
+        )
         return {
             **_head("planned", session, self.agent, self.parent),
             "tool": "propose_plan",

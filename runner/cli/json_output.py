@@ -97,6 +97,18 @@ OUTPUTS: tuple[JsonOutput, ...] = (
         also=("processes",),
     ),
     JsonOutput(
+        "ps",
+        Form.LINES,
+        "Each running session that outlives its terminal. `state` is `working`, `question` or `idle`; `clients` are "
+        "the names of the attached clients, and `questions` those of the open questions.",
+        _fields(
+            """id text, pid number, folder text, workspace text, title text, mode text, model text, state text,
+            started number, active number, clients texts, questions texts, unattended boolean"""
+        ),
+    ),
+    JsonOutput("logs", Form.EVENTS, "The events of a running session, condensed; with `--follow`, every further one."),
+    JsonOutput("attach", Form.EVENTS, "The lines of a session and of its clients (docs/guide/sessions.md)."),
+    JsonOutput(
         "serve",
         Form.OBJECT,
         "The state of the resident process, with `--status`. Without one, only `running` is there.",

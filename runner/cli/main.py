@@ -119,6 +119,13 @@ def _dispatch(words: list[str], spare: "SpareHelper | None") -> int:
         from runner.frontends.guard.hook import run_hook
 
         return run_hook(words[2:], worker=spare is not None)
+    if words[:2] == ["serve", "session"]:
+        from runner.agent.startup import run_args
+        from runner.frontends.hosted.argv import parse_host
+        from runner.frontends.hosted.host import serve_session
+
+        given, lifeline, report = parse_host(words[2:])
+        return serve_session(run_args(given), lifeline, report)
     if words and words[0] in _READING:
         from runner.cli.reading import read_command
 

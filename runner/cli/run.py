@@ -36,7 +36,10 @@ def run(given: Given, prompt: PROMPT = None) -> int:
         agent run -u https://example.org/changes "what concerns us?"
         agent run --output-schema review.schema.json "review this change" | jq .findings
         agent run --json --input json                read requests of a program as JSON lines
+        agent run --detach "make the tests pass"     print its ID, and return
     """
+    if given.switch("detach"):
+        return _detached(given, prompt)
     form = _output_form(given)
     schema = given.text("output_schema") or ""
     form = OutputForm.TEXT if schema and form is None else form
@@ -58,6 +61,19 @@ def run(given: Given, prompt: PROMPT = None) -> int:
         prompted = prompt is not None or prompt_file is not None
         return serve(args, prompt_input(prompt, prompt_file, with_stdin=False).text if prompted else None)
     return start_run(args, prompt, prompt_file, form, last_message)
+
+
+def _detached(given: Given, prompt: str | None) -> int:
+    """Start a hosted session with the prompt, and return. Raise a usage error for options that need this process."""
+    from runner.frontends.hosted.commands import run_detached
+
+    bound = ("json", "output", "last_message", "output_schema", "input", "url", "api_key_stdin")
+    for name in bound:
+        if given.switch(name) or given.text(name) is not None or given.texts(name):
+            why = "the command returns at once, and the session goes on without its streams"
+            raise usage(f"`--{name.replace('_', '-')}` and `--detach` exclude each other", why, "leave one of them out")
+    words = prompt_input(prompt, given.path("prompt_file"))
+    return run_detached(given, words.text, os.environ)
 
 
 def _no_pages(args: RunArgs) -> None:

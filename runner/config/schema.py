@@ -277,6 +277,8 @@ KEYS: tuple[Key, ...] = (
         "how many queued texts are sent to the model together", "one-at-a-time",
         choices=("one-at-a-time", "all")),
 
+    Key("hosted.idle", ValueType.SECONDS, NEVER,
+        "the time without clients and work after which a hosted session ends (0: never)", 1800, example='"2h"'),
     Key("compaction.trim", ValueType.WHOLE, NEVER,
         "fill level from which long outputs of old calls lose their middle", 70,
         check=validators.percent),
@@ -487,6 +489,7 @@ SECTIONS: Mapping[str, str] = {
     "serve": "The resident process, which runs short commands at once (docs/guide/resident.md).",
     "budget": "Limits of one run. A reached limit ends the run with exit 5. For the number of requests: `max_turns`.",
     "queue": "Texts that you send while the model works.",
+    "hosted": "Sessions that outlive their terminal: `agent attach`.",
     "compaction": "The fill levels of the context window, in per cent, from which the conversation is shortened.",
     "window": "The context windows of models that ringfence does not know, such as your own.",
     "sandbox": "The sandbox in which commands run.",

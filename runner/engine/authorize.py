@@ -105,8 +105,8 @@ class Requester(Protocol):
     async def ask(self, question: Question) -> tuple[Answer, float]:
         """Put the question to the user, and return the answer and the time that it took in seconds."""
 
-    def answered(self, yes: bool, feedback: str | None) -> None:
-        """Report an answer."""
+    def answered(self, yes: bool, feedback: str | None, client: records.AnsweringClient | None = None) -> None:
+        """Report an answer. `client` is the client of a hosted session that answered, or None."""
 
     def accept_edits(self) -> None:
         """Change the mode of the session to accept-edits, because the user said so in an answer."""
@@ -133,7 +133,7 @@ async def authorize(evaluation: Evaluation, requester: Requester, early: EarlyAn
         recorded = lookup.answer
         if isinstance(verdict, Allow) and early is not None and isinstance(early.answer, Yes) and early.answer.mode:
             # The answer changed the mode, which allows the action by now.
-            requester.answered(True, None)
+            requester.answered(True, None, early.answer.client)
             recorded = _recorded_yes(early.question, early.answer, requester, early.seconds)
         if isinstance(verdict, Deny) or (
             isinstance(verdict, Allow) and (early is None or isinstance(early.answer, Yes))
@@ -151,9 +151,11 @@ async def authorize(evaluation: Evaluation, requester: Requester, early: EarlyAn
             case Halt():
                 raise asyncio.CancelledError  # no decision was made, no action ran, and the turn is over
             case No(feedback, wanted):
-                requester.answered(False, feedback)
+                requester.answered(False, feedback, answer.client)
                 names = _remember(lookup.context, question.ask, wanted, requester)
-                recorded = records.RecordedAnswer(question.ask.question, False, requester.approver, feedback, seconds)
+                recorded = records.RecordedAnswer(
+                    question.ask.question, False, requester.approver, feedback, seconds, client=answer.client
+                )
                 no = refuse(question.ask, feedback, requester.approver)
                 return Authorization(evaluation, no, recorded, names, (), proposed)
             case Later():
@@ -172,7 +174,7 @@ async def authorize(evaluation: Evaluation, requester: Requester, early: EarlyAn
                 if isinstance(now.verdict, Ask) and _same(question, now.verdict, now):
                     if mode is not None:  # before the answer, which begins the rows of the call on a plain terminal
                         requester.accept_edits()
-                    requester.answered(True, None)
+                    requester.answered(True, None, answer.client)
                     names = _remember(now.recalled.context, now.verdict, wanted, requester)
                     recorded = _recorded_yes(question, answer, requester, seconds)
                     return Authorization(now, approve(now.verdict), recorded, names, (), proposed)
@@ -181,7 +183,9 @@ async def authorize(evaluation: Evaluation, requester: Requester, early: EarlyAn
 
 def _recorded_yes(question: Question, answer: Yes, requester: Requester, seconds: float) -> records.RecordedAnswer:
     mode = answer.mode.value if answer.mode is not None else None
-    return records.RecordedAnswer(question.ask.question, True, requester.approver, None, seconds, mode=mode)
+    return records.RecordedAnswer(
+        question.ask.question, True, requester.approver, None, seconds, mode=mode, client=answer.client
+    )
 
 
 def _same(question: Question, ask: Ask, evaluation: Evaluation) -> bool:

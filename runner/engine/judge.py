@@ -186,9 +186,10 @@ class CallRequester:
         """Change the mode of the session to accept-edits, and report the change."""
         _accept_edits(self.ctx)
 
-    def answered(self, yes: bool, feedback: str | None) -> None:
+    def answered(self, yes: bool, feedback: str | None, client: records.AnsweringClient | None = None) -> None:
         """Emit the answer."""
-        self.ctx.emit(QuestionAnswered(self.call.key, yes, feedback))
+        by = client.name if client is not None else ""
+        self.ctx.emit(QuestionAnswered(self.call.key, yes, feedback, by=by))
 
     def replaced(self, action: RunScript, script: str) -> Action:
         """Emit that the user replaced the script, and return the action with the new script."""

@@ -53,8 +53,9 @@ async def propose(asked: Proposal, ctx: RunContext) -> CallResult:
     answer = await ctx.approver.leave_plan(asked.plan)
     into = answer.mode.value if isinstance(answer, Leave) and answer.mode in MODES_AFTER_PLAN else None
     feedback = answer.feedback if isinstance(answer, Stay) else None
+    seconds = time.monotonic() - began
     recorded = RecordedPlan(
-        asked.plan, into, ctx.approver.name, feedback, time.monotonic() - began, ctx.agent, ctx.parent
+        asked.plan, into, ctx.approver.name, feedback, seconds, ctx.agent, ctx.parent, answer.client
     )
     ctx.audit.planned(ctx.session, recorded)
     match answer:
@@ -66,7 +67,8 @@ async def propose(asked: Proposal, ctx: RunContext) -> CallResult:
         case Leave(mode):
             raise ValueError(f"plan mode cannot change into {mode}")
         case Stay(feedback):
-            ctx.emit(QuestionAnswered(asked.call.key, False, feedback))
+            by = answer.client.name if answer.client is not None else ""
+            ctx.emit(QuestionAnswered(asked.call.key, False, feedback, by=by))
             notice = "the user does not accept the plan yet; you are still in plan mode."
             notice += f" They say: {ctx.redactor.text(feedback)}" if feedback else " Ask them what is missing."
     return CallResult(ToolResult(asked.call.of.id, (TextBlock(notice),)))

@@ -132,7 +132,19 @@ WORDS: dict[str, Words] = {
 # fmt: on
 # The key of the record is in the keyring, and processes need an open session: tests/services/test_audit_sealed.py and
 # tests/process/test_control_server.py run these commands. tests/sandbox/test_server_commands.py tries tool servers.
-UNRUN = {"audit key show", "processes list", "ports list", "approve", "mcp call", "mcp pin", "mcp test", "mcp why"}
+UNRUN = {
+    "audit key show",
+    "processes list",
+    "ports list",
+    "approve",
+    "ps",
+    "logs",
+    "attach",
+    "mcp call",
+    "mcp pin",
+    "mcp test",
+    "mcp why",
+}
 LAST = ("undo --clear",)  # changes what the others print
 
 
@@ -243,6 +255,7 @@ def test_no_policy_verdict_has_another_name(place: CliHarness) -> None:
         ("batch",),
         ("processes",),
         ("approve",),
+        ("ps",),
         ("ports",),
         ("mcp",),
         ("bundle",),

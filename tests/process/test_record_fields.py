@@ -25,6 +25,7 @@ from runner.audit.fact_recorder import FactRecorder
 from runner.audit.flow_fields import RecordedFlow
 from runner.audit.log import AuditLog
 from runner.audit.records import (
+    AnsweringClient,
     Decision,
     Forwarding,
     Patching,
@@ -79,7 +80,7 @@ def everything(path: Path) -> None:
     _, ask = replace(hearing, facts=noted.facts).evaluate(RunScript("npm test > docs/a.md", hearing.facts.workspace))
     assert isinstance(ask, Ask)
     grants = grant_questions.approved_grants("npm test", "exactly `npm test`")
-    answer = RecordedAnswer(ask.question, True, "terminal", "fine", 2.5)
+    answer = RecordedAnswer(ask.question, True, "client", "fine", 2.5, client=AnsweringClient("terminal /dev/pts/3", 7))
     problem = Problem("a", "b", "c")
     seen = grant_questions.resolution("npm test", grants)
     made = Connection("h", 443, "tunnel", "192.0.2.1", True, "", 1, 2, 0.5, "token")

@@ -18,6 +18,7 @@ from runner.approval.approver import Answer, Question, ask_approver
 from runner.approval.remembered import GrantLookup, Offer, keep, offer, with_grants
 from runner.approval.terminal import Terminal
 from runner.audit.fact_recorder import FactRecorder
+from runner.audit.records import AnsweringClient
 from runner.engine.authorize import Evaluation, authorize
 from runner.facts.gather import gather
 from runner.frontends.exec.report import ExecCase
@@ -132,7 +133,7 @@ class TerminalRequester:
         (answer,) = await ask_approver(self._terminal, (question,))
         return answer, time.monotonic() - began
 
-    def answered(self, yes: bool, feedback: str | None) -> None:
+    def answered(self, yes: bool, feedback: str | None, client: AnsweringClient | None = None) -> None:
         """Do nothing: the user has just answered on the same terminal."""
 
     def accept_edits(self) -> None:

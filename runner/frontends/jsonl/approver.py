@@ -150,7 +150,18 @@ class Questions:
         pending = self._pending.get(said.id)
         if pending is None or pending.answer.done():
             raise NoAnswer(f"no open question has the id `{said.id}`", "answer each question once, by its id")
-        pending.answer.set_result(pending.read(said))
+        answer = self.signed(pending.read(said))
+        pending.answer.set_result(answer)
+        self.closed(said.id, answer)
+
+    def signed(self, answer: object) -> object:
+        """Return the answer with its origin, for a session that several clients can answer; here without."""
+        return answer
+
+    def closed(self, id: str, answer: object = None) -> None:
+        """Note that the question `id` is not open any more. `answer` is None if no line answered it. It may be noted
+        twice.
+        """
 
     def withdraw(self) -> None:
         """Close every open list of a /command without a choice. Questions of a turn end with the turn."""
@@ -184,6 +195,7 @@ class Questions:
         finally:
             for id in named:
                 del self._pending[id]
+                self.closed(id)
 
 
 def _server_answer(asked: ElicitedForm | ElicitedUrl, said: AnswerLine) -> ElicitedAnswer:

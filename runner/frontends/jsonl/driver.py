@@ -129,6 +129,11 @@ class JsonMode(CommandHost):
         """Return True if anything uses the conversation, including a command that asks the model."""
         return self._main is not None or self.agent.busy
 
+    @property
+    def working(self) -> bool:
+        """Return True while any work is in progress or waits."""
+        return self._taken or bool(self._jobs) or bool(self._next)
+
     def _prompt(self, text: str, typed: str = "", images: tuple[ImageBlock, ...] = ()) -> None:
         if self._hears:
             self.conversation.follow_up(text, typed, images)

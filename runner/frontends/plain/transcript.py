@@ -19,9 +19,10 @@ from runner.event_values import PastRow
 from runner.frontends import wording
 from runner.frontends.plain.prose import Flow
 from runner.gate.wording import action_words
-from runner.text.sanitize import visible
+from runner.text.sanitize import one_line, visible
 
 WIDEST = 120  # long lines are hard to read on a wide screen
+_LONGEST_NAME = 100  # characters of the name of another client
 
 _DIFF = {"+": "green", "-": "red", "@": "cyan"}  # styles of lines by their first character
 _WORD = {Ruling.ALLOW: ("allowed", "green"), Ruling.ASK: ("asks", "yellow"), Ruling.DENY: ("denied", "bold red")}
@@ -42,8 +43,11 @@ class Transcript:
     line is wrapped or cut. `wrap` is None for a check of the output, True for a terminal.
     """
 
-    def __init__(self, console: Console, *, wrap: bool | None = None, recalls: bool = False) -> None:
-        """`recalls` is True for a conversation, which shows the last exchanges of a session that it continues."""
+    def __init__(self, console: Console, *, wrap: bool | None = None, recalls: bool = False, me: str = "") -> None:
+        """`recalls` is True for a conversation, which shows the last exchanges of a session that it continues. `me` is
+        the name of this client of a hosted session, or empty.
+        """
+        self._me = me
         self._console = console
         self._recalls = recalls
         self._wrap = console.file.isatty() if wrap is None else wrap
@@ -109,13 +113,13 @@ class Transcript:
                 pass  # the answer to a plan: the typed line is visible already
             case events.QuestionAnswered(call, _, _, str()):
                 self._header(call)
-                self._row(self._styled("you edited the command", "yellow"))
+                self._row(self._styled(f"{self._who(event)} edited the command", "yellow"))
             case events.QuestionAnswered(call, True):
                 self._header(call)
-                self._row(self._styled("you approved", "green"))
+                self._row(self._styled(f"{self._who(event)} approved", "green"))
             case events.QuestionAnswered(call, _, feedback):
                 self._header(call)
-                self._row(self._styled("you declined" + (f": {feedback}" if feedback else ""), "red"))
+                self._row(self._styled(f"{self._who(event)} declined" + (f": {feedback}" if feedback else ""), "red"))
             case events.ActionFinished():
                 self._header(event.call)
                 self._finished(event)
@@ -154,6 +158,10 @@ class Transcript:
                 self._print(Text("\n").append_text(self._styled(wording.run_end_words(event), "dim")))
             case never:
                 assert_never(never)
+
+    def _who(self, event: events.QuestionAnswered) -> str:
+        """Return who answered: `you`, or the name of another client of a hosted session."""
+        return "you" if event.by in ("", self._me) else one_line(event.by, _LONGEST_NAME)
 
     def _past(self, row: PastRow, session: str) -> None:
         """Print one row of the last exchanges of a continued session."""

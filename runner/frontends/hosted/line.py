@@ -1,0 +1,108 @@
+"""The input line of an attached terminal, below the output that appears meanwhile."""
+
+import asyncio
+import contextlib
+import os
+import sys
+import termios
+import time
+from collections.abc import Callable, Iterator
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.history import DummyHistory, InMemoryHistory
+from prompt_toolkit.input.typeahead import clear_typeahead
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
+from prompt_toolkit.patch_stdout import patch_stdout
+
+from runner.frontends.terminal.input import Intake
+
+_QUIET = 0.5  # seconds without a key before an answer can be typed
+
+
+class InputLine:
+    """The line where the user types prompts and answers.
+
+    THREAT T282: keys that were typed before a question appeared must not answer it. At a question every key is ignored
+    until half a second has passed without one, and pasted text is no answer.
+    """
+
+    def __init__(self, changed: asyncio.Event) -> None:
+        self._changed = changed
+        self._typed = ""  # the text of the prompt that a question interrupted
+        self._last = 0.0  # the time of the last key at a question
+        self._open = False  # the question accepts keys
+        input = Intake(sys.stdin, ends="\r\n")
+        self._prompts: PromptSession[str] = PromptSession(
+            history=InMemoryHistory(), key_bindings=_paste_keys(), input=input, enable_suspend=True
+        )
+        self._answers: PromptSession[str] = PromptSession(
+            history=DummyHistory(), key_bindings=self._guarded_keys(), input=input
+        )
+
+    @contextlib.contextmanager
+    def beside_output(self) -> Iterator[None]:
+        """Print everything inside this context above the line."""
+        with patch_stdout(raw=True):
+            yield
+
+    async def read(self, prompt: str, until: Callable[[], bool], *, answer: bool = False) -> str | None:
+        """Return the typed line, or None as soon as `until` is true after a change. With `answer`, keys that were
+        typed ahead do not count. Raise EOFError for Ctrl-D in an empty line, and KeyboardInterrupt for Ctrl-C.
+        """
+        session = self._answers if answer else self._prompts
+        if answer:
+            clear_typeahead(session.input)
+            if os.isatty(0):
+                termios.tcflush(0, termios.TCIFLUSH)
+            self._last, self._open = time.monotonic(), False
+        typed = "" if answer else self._typed
+        reading = asyncio.ensure_future(session.prompt_async(prompt, default=typed, handle_sigint=False))
+        try:
+            while not until():
+                self._changed.clear()
+                change = asyncio.ensure_future(self._changed.wait())
+                await asyncio.wait((reading, change), return_when=asyncio.FIRST_COMPLETED)
+                change.cancel()
+                if reading.done():
+                    self._typed = "" if not answer else self._typed
+                    return reading.result()
+            return None
+        finally:
+            if not reading.done():
+                self._typed = self._typed if answer else session.default_buffer.text
+                reading.cancel()
+                await asyncio.gather(reading, return_exceptions=True)
+
+    def _guarded_keys(self) -> KeyBindings:
+        """Return the bindings that ignore keys until half a second has passed without one."""
+        keys = KeyBindings()
+
+        def early() -> bool:
+            if not self._open:
+                now = time.monotonic()
+                self._open, self._last = now - self._last >= _QUIET, now
+            return not self._open
+
+        guarded = Condition(lambda: not self._open)
+
+        def ignore(event: KeyPressEvent) -> None:
+            if not early():
+                event.app.key_processor.feed(event.key_sequence[0], first=True)
+
+        for key in (Keys.Any, Keys.ControlM, Keys.ControlJ):
+            keys.add(key, filter=guarded, eager=True)(ignore)
+        keys.add(Keys.BracketedPaste, eager=True)(lambda event: None)
+        return keys
+
+
+def _paste_keys() -> KeyBindings:
+    """Return the binding that inserts pasted text with its newlines."""
+    keys = KeyBindings()
+
+    @keys.add(Keys.BracketedPaste)
+    def paste(event: KeyPressEvent) -> None:
+        event.current_buffer.insert_text(event.data.replace("\r\n", "\n").replace("\r", "\n").rstrip("\n"))
+
+    return keys

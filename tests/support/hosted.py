@@ -1,0 +1,177 @@
+"""Hosted sessions of a user of their own, and clients that speak their protocol."""
+
+import json
+import os
+import shlex
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from runner.frontends.hosted.address import short_path
+from tests.support.cli_harness import AGENT, CliHarness
+
+_PATIENCE = 60.0  # seconds
+
+
+class HostedClient:
+    """A client of one session."""
+
+    def __init__(self, path: Path, who: str = "tester", scope: str = "prompt", **fields: object) -> None:
+        self.events: list[dict[str, Any]] = []
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.socket.settimeout(_PATIENCE)
+        with short_path(path) as short:
+            self.socket.connect(short)
+        self._file = self.socket.makefile("rb")
+        if scope:
+            self.say("attach", who=who, scope=scope, **fields)
+
+    def say(self, type: str, **fields: object) -> None:
+        self.send(json.dumps({"type": type, **fields}).encode() + b"\n")
+
+    def send(self, data: bytes) -> None:
+        self.socket.sendall(data)
+
+    def until(self, type: str, count: int = 1) -> dict[str, Any]:
+        """Return the `count`th event of that type."""
+        while len(found := [event for event in self.events if event["type"] == type]) < count:
+            line = self._file.readline()
+            assert line, f"no {type} among {[event['type'] for event in self.events]}"
+            self.events.append(json.loads(line))
+        return found[count - 1]
+
+    def rest(self) -> list[dict[str, Any]]:
+        """Return the events until the session closes the connection."""
+        found = [json.loads(line) for line in self._file]
+        self.events += found
+        return found
+
+    def close(self) -> None:
+        self._file.close()
+        self.socket.close()
+
+
+class HostedHarness:
+    """A user who starts hosted sessions with scripted models."""
+
+    def __init__(self, base: Path) -> None:
+        self.cli = CliHarness(base)
+        for folder in ("home", "work"):
+            (base / folder).mkdir()
+        (self.cli.work / ".git").mkdir()
+        self.folder = base / "state" / "resident" / "sessions"
+        self._clients: list[HostedClient] = []
+        self._hosts: list[subprocess.Popen[bytes]] = []
+        self._scripts = 0
+
+    def model(self, *turns: dict[str, object]) -> str:
+        """Return the name of a model that plays these turns."""
+        self._scripts += 1
+        path = self.cli.base / f"model{self._scripts}.json"
+        path.write_text(json.dumps({"turn": list(turns)}))
+        return f"scripted:{path}"
+
+    def start(self, *words: str, prompt: str = "begin") -> str:
+        """Start the process of a session, send it a prompt, and return its ID."""
+        host = subprocess.Popen(
+            [AGENT, "serve", "session", *words],
+            cwd=self.cli.work,
+            env=self.cli.environ,
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        self._hosts.append(host)
+        end = time.monotonic() + _PATIENCE
+        while not (found := [path.stem for path in self.folder.glob("*.json") if self.pid(path.stem) == host.pid]):
+            assert host.poll() is None, host.communicate()
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        client = HostedClient(self.folder / found[0], "starter", replay=0)
+        client.say("prompt", text=prompt)
+        client.say("detach")
+        client.rest()
+        client.close()
+        return found[0]
+
+    def client(self, id: str, who: str = "tester", scope: str = "prompt", **fields: object) -> HostedClient:
+        made = HostedClient(self.folder / id, who, scope, **fields)
+        self._clients.append(made)
+        return made
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return what `agent ps --json` prints."""
+        done = self.cli.agent("ps", "--json")
+        assert done.returncode == 0, done.stderr
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    def wait(self, state: str, id: str) -> dict[str, Any]:
+        """Return the row of a session when it is in a state."""
+        end = time.monotonic() + _PATIENCE
+        while not (found := [row for row in self.rows() if row["id"] == id and row["state"] == state]):
+            assert time.monotonic() < end, self.rows()
+            time.sleep(0.1)
+        return found[0]
+
+    def pid(self, id: str) -> int:
+        return int(json.loads((self.folder / f"{id}.json").read_text())["pid"])
+
+    def end(self) -> None:
+        """End the sessions that are left."""
+        for client in self._clients:
+            client.close()
+        self.cli.agent("serve", "--stop")
+        for path in self.folder.glob("*.json") if self.folder.is_dir() else ():
+            with suppress(ProcessLookupError, ValueError, FileNotFoundError):
+                os.kill(self.pid(path.stem), signal.SIGKILL)
+        for host in self._hosts:
+            host.kill()
+            host.communicate()
+
+
+@contextmanager
+def hosted_harness(base: Path) -> Iterator[HostedHarness]:
+    made = HostedHarness(base)
+    try:
+        yield made
+    finally:
+        made.end()
+
+
+def runs(script: str) -> dict[str, object]:
+    """Return the turn of a model that runs a script."""
+    return {"calls": [{"name": "bash", "arguments": {"command": script}}]}
+
+
+def says(text: str) -> dict[str, object]:
+    """Return the turn of a model that answers."""
+    return {"text": text}
+
+
+def processes(marker: str) -> list[int]:
+    """Return the processes of the machine with `marker` as a whole word of their command line."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdecimal():
+            with suppress(OSError):
+                words = (folder / "cmdline").read_bytes().split(b"\0")
+                if marker.encode() in words:
+                    found.append(int(folder.name))
+    return found
+
+
+def gone(what: "Any", seconds: float = _PATIENCE) -> None:
+    """Wait until the function `what` returns nothing."""
+    end = time.monotonic() + seconds
+    while found := what():
+        assert time.monotonic() < end, found
+        time.sleep(0.05)
+
+
+def quoted(*words: object) -> str:
+    return shlex.join(map(str, words))
