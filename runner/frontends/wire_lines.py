@@ -29,6 +29,11 @@ def _unread(program: str) -> Problem:
     return Problem("the client does not read", why, f"read the standard output of `{program}` all the time")
 
 
+def stderr_has_room() -> bool:
+    """Return False if a line on standard error would wait for a reader."""
+    return bool(select.select((), (2,), (), 0)[1])
+
+
 class WireLines:
     """Lines of bytes over two descriptors. One thread reads and one writes, so that no file blocks the event loop.
 

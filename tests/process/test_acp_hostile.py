@@ -267,9 +267,9 @@ def test_attachments_are_material_with_a_source(tmp_path: Path) -> None:
         ):
             assert part in text, part
         assert [each["title"] for each in editor.of_kind("tool_call")] == [
-            "read a.txt (from line 1)",
-            "read a.txt",
-            "read a.txt (from line 1)",
+            "`read a.txt (from line 1)`",
+            "`read a.txt`",
+            "`read a.txt (from line 1)`",
         ]
     trusted = [
         row["text"] for row in map(json.loads, text.splitlines()) if row["type"] == "flow" and row["kind"] == "trusted"

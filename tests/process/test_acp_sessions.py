@@ -38,7 +38,7 @@ def test_a_session_from_the_first_message_to_the_end(tmp_path: Path) -> None:
         assert "what each answer covers" in text
         assert (talk.work / "made").read_text() == "hi\n"
         (call,) = editor.of_kind("tool_call")
-        assert (call["kind"], call["title"], call["status"]) == ("execute", "$ echo hi > made", "pending")
+        assert (call["kind"], call["title"], call["status"]) == ("execute", "`$ echo hi > made`", "pending")
         changes = [each for each in editor.of_kind("tool_call_update") if each["toolCallId"] == call["toolCallId"]]
         assert [each.get("status") for each in changes] == ["in_progress", "completed"]
         assert [each["content"]["text"] for each in editor.of_kind("agent_thought_chunk")] == ["hm"]

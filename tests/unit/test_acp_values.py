@@ -15,7 +15,7 @@ from policy.model.tier import Mode
 from runner.approval.approver import Halt, No, Question, Yes
 from runner.approval.card import card
 from runner.approval.remembered import offer
-from runner.frontends.acp.markdown import InertMarkdown, fenced, inert
+from runner.frontends.acp.markdown import InertMarkdown, code, fenced, inert
 from runner.frontends.acp.materials import IDE, read_blocks
 from runner.frontends.acp.questions import EditorReply, answer_of, options_of, reply_of
 from runner.frontends.acp.transport import NoMessage, message_of
@@ -293,9 +293,11 @@ MARKDOWN: list[tuple[str, str, str]] = [
     ("plain *text* [link](https://a)",          "plain *text* [link](https://a)",           "links are not loaded"),
     ("![x](https://e/?k)",                      "!\\[x](https://e/?k)",                     "an image"),
     ("![x][ref]\n\n[ref]: https://e",           "!\\[x][ref]\n\n[ref]: https://e",          "an image by reference"),
-    ("<img src='https://e'>",                   "\\<img src='https://e'>",                  "an image in HTML"),
-    ("<IMG src=x><Iframe src=y>",               "\\<IMG src=x>\\<Iframe src=y>",            "capitals"),
-    ("List<String> a <b> x",                    "List<String> a <b> x",                     "other tags"),
+    ("<img src='https://e'>",                   "&lt;img src='https://e'>",                  "an image in HTML"),
+    ("<IMG src=x><Iframe src=y>",               "&lt;IMG src=x>&lt;Iframe src=y>",            "capitals"),
+    ("List<String> a <b> x <https://a> 1 < 2",  "List<String> a <b> x <https://a> 1 < 2",   "other tags"),
+    ("<div style='background:url(//e)'>",       "&lt;div style='background:url(//e)'>",      "a tag with a style"),
+    ("<p\nbackground=x><br/>",                  "&lt;p\nbackground=x>&lt;br/>",               "attributes on another line"),
     ("```\n![x](y)\n```\n![x](y)",              "```\n![x](y)\n```\n!\\[x](y)",             "a block of code, and after it"),
     ("````\n```\n![x](y)\n````\n![x](y)",       "````\n```\n![x](y)\n````\n!\\[x](y)",      "a longer fence"),
     ("```\n~~~\n![x](y)",                       "```\n~~~\n![x](y)",                        "another fence does not end it"),
@@ -305,7 +307,9 @@ MARKDOWN: list[tuple[str, str, str]] = [
     ("> ```\n![x](y)",                          "> ```\n!\\[x](y)",                         "a fence in a quotation"),
     ("<pre>\n```\n</pre>\n![x](y)",             "<pre>\n```\n</pre>\n!\\[x](y)",            "no fence in HTML"),
     ("- <!--\n```\n-->\n![x](y)",               "- <!--\n```\n-->\n!\\[x](y)",              "no fence in a comment"),
-    ("a\r```\r\n![x](y)",                       "a\r```\r\n!\\[x](y)",                      "a carriage return"),
+    ("a\r```\r\n![x](y)",                       "a\r```\n!\\[x](y)",                        "a carriage return"),
+    ("```\na\r```\r\n![x](y)",                  "```\na\r```\n!\\[x](y)",                   "a carriage return in code"),
+    ("```\r\n![x](y)\r\n```",                   "```\n![x](y)\n```",                         "lines of another system"),
     ("` ![x](y)",                               "` !\\[x](y)",                              "an open backtick is no code"),
     ("    ![x](y)",                             "    !\\[x](y)",                            "indented code is not certain"),
 ]
@@ -319,10 +323,59 @@ def test_text_of_a_model_loads_nothing(text: str, expected: str, why: str) -> No
 
 
 @pytest.mark.threat("T293")
-@given(st.lists(st.sampled_from(["!", "[", "<", "img", "`", "```", "~~~", "\n", " ", "x", "\r", ">", "- ", "<!--"])))
+@given(
+    st.lists(
+        st.sampled_from(["!", "[", "<", "img", "a-1", "/", "`", "```", "~~~", "\n", " ", "x", "\r", ">", "- ", "<!--"])
+    )
+)
 def test_the_pieces_of_a_text_make_no_difference(pieces: list[str]) -> None:
     stream = InertMarkdown()
     assert "".join(map(stream.feed, pieces)) + stream.end() == inert("".join(pieces))
+
+
+@given(st.text(alphabet="`ab![](<> ", min_size=1))
+def test_a_line_of_code_is_code_to_a_reader_of_markdown(text: str) -> None:
+    from markdown_it import MarkdownIt
+
+    (block,) = [each for each in MarkdownIt("commonmark").parse(f"x {code(text)}") if each.type == "inline"]
+    assert block.children is not None
+    assert [each.type for each in block.children] == ["text", "code_inline"]
+    assert block.children[1].content.strip() == text.strip()
+
+
+PIECES = [
+    "![a](b)",
+    "<img src=x>",
+    "<p style=x>",
+    "```",
+    "````",
+    "~~~",
+    "`",
+    "\n",
+    "\n\n",
+    " ",
+    "x",
+    "- ",
+    "> ",
+    "1. ",
+    "<pre>",
+    "<!--",
+    "-->",
+    "\t",
+    "    ",
+    "\r",
+    "\r\n",
+]
+
+
+@pytest.mark.threat("T293")
+@given(st.lists(st.sampled_from(PIECES)))
+def test_another_reader_of_markdown_finds_nothing_that_loads(pieces: list[str]) -> None:
+    from markdown_it import MarkdownIt
+
+    shown = MarkdownIt("commonmark").render(inert("".join(pieces)))
+    assert "<img" not in shown
+    assert "<p style" not in shown
 
 
 @given(st.text(alphabet="`~ab\n"))

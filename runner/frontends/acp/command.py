@@ -7,6 +7,7 @@ from importlib.util import find_spec
 
 from policy.model.verdict import Problem
 from runner.agent.startup import RunArgs
+from runner.frontends.wire_lines import stderr_has_room
 from runner.problems import Exit, Stopped
 from runner.stderr import say, say_notice
 from runner.text.sanitize import one_line
@@ -57,10 +58,8 @@ async def _serve(args: RunArgs) -> int:
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         return Exit.INTERRUPTED
-    if transport.failure is not None:
-        if isinstance(transport.failure, BrokenPipeError):
-            return Exit.BROKEN_PIPE
-        raise transport.failure
+    if transport.failure is not None and not isinstance(transport.failure, BrokenPipeError):
+        raise transport.failure  # a client that leaves without reading the last messages is no failure
     return Exit.DONE
 
 
@@ -68,4 +67,5 @@ class _LibraryLog(logging.Handler):
     """The errors of the protocol library as notices, without the messages of the client that caused them."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        say_notice(one_line(f"the protocol library reports: {record.getMessage()}", _LONGEST_LOG))
+        if stderr_has_room():
+            say_notice(one_line(f"the protocol library reports: {record.getMessage()}", _LONGEST_LOG))

@@ -11,12 +11,13 @@ _TAGS = (
     "audio|base|body|embed|feimage|form|frame|frameset|iframe|image|img|input|link|meta|object|picture|script|source|"
     "style|svg|track|use|video"
 )
-_LOADS = re.compile(rf"!(?=\[)|<(?=/?(?:{_TAGS})\b)", re.IGNORECASE)
-_BEGUN = re.compile(r"!\Z|</?[a-z]{0,9}\Z", re.IGNORECASE)  # the end of a piece that may become one of them
+# An image, a tag that loads something, or a tag with attributes, such as a style with an address.
+_LOADS = re.compile(rf"!(?=\[)|<(?=/?(?:{_TAGS})\b|[a-z][a-z0-9-]*[\s/])", re.IGNORECASE)
+_BEGUN = re.compile(r"!\Z|\r\Z|</?[a-z0-9-]{0,40}\Z", re.IGNORECASE)  # the end of a piece that may become one of them
 _OPENS = re.compile(r"(`{3,})[^`]*\Z|(~{3,}).*\Z")
 _HTML = re.compile(r"[\s>*+\-0-9.)#]*<")  # a line that may begin a block of HTML, in which no fence counts
 _LONGEST = 200  # characters of a line that can be a fence
-_ESCAPED = {"!": "!\\", "<": "\\<"}
+_ESCAPED = {"!": "!\\", "<": "&lt;"}  # a backslash before `<` has no effect in a block of HTML
 
 
 def inert(text: str) -> str:
@@ -32,6 +33,13 @@ def fenced(text: str, language: str = "") -> str:
     return f"{fence}{language}\n{text.rstrip(chr(10))}\n{fence}"
 
 
+def code(text: str) -> str:
+    """Return one line of text as code in Markdown, so that no part of it is hidden or loaded."""
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    mark, room = "`" * (longest + 1), " " if "`" in text else ""
+    return f"{mark}{room}{text}{room}{mark}"
+
+
 class InertMarkdown:
     """A Markdown text in pieces, as a model writes it."""
 
@@ -43,7 +51,7 @@ class InertMarkdown:
 
     def feed(self, piece: str) -> str:
         """Return what can be shown after one more piece."""
-        text, self._held = self._held + piece, ""
+        text, self._held = (self._held + piece).replace("\r\n", "\n"), ""
         if (begun := _BEGUN.search(text)) is not None:
             text, self._held = text[: begun.start()], begun[0]
         return self._shown(text)
@@ -57,7 +65,9 @@ class InertMarkdown:
 
     def _shown(self, text: str) -> str:
         shown = []
-        for part in re.split(r"(?<=\n)", text):
+        for part in re.split(r"(?<=\n)|(?=\r)", text):
+            if "\r" in part:  # it ends a line for some readers of Markdown only
+                self._fence, self._html = "", True
             shown.append(part if self._fence else _LOADS.sub(lambda found: _ESCAPED[found[0]], part))
             self._line = (self._line + part)[: _LONGEST + 1]
             if part.endswith("\n"):
@@ -72,8 +82,7 @@ class InertMarkdown:
             if indent < 4 and set(bare.rstrip()) == {self._fence[0]} and len(bare.rstrip()) >= len(self._fence):
                 self._fence = ""
             return
-        # A carriage return ends a line for some readers of Markdown only.
-        self._html = self._html or "\r" in line or _HTML.match(line) is not None
+        self._html = self._html or _HTML.match(line) is not None
         opens = _OPENS.match(line)
         if opens is not None and not self._html and len(line) <= _LONGEST:
             self._fence = opens[1] or opens[2]

@@ -32,7 +32,7 @@ from runner.approval.open_questions import question_text
 from runner.approval.remembered import NOTHING, Offer
 from runner.event_values import Pick
 from runner.frontends.acp.markdown import fenced, inert
-from runner.frontends.acp.updates import SessionUpdates, ToolContent, dumped, shown
+from runner.frontends.acp.updates import SessionUpdates, ToolContent, dumped, kind_of, shown
 from runner.text.sanitize import one_line, visible, visible_prose
 
 YES, NO, STOP, EDITS = "yes", "no", "stop", "a"
@@ -198,7 +198,11 @@ class EditorQuestions:
             content.append(shown(fenced(f"what each answer covers that is remembered:\n{lines}")))
         call = self._updates.asked(question, self._mask)
         update = schema.ToolCallUpdate(
-            tool_call_id=call.id, title=call.title, status="pending", content=[*call.content, *content]
+            tool_call_id=call.id,
+            title=call.title,
+            kind=kind_of(question.ask.assessment.action),  # a client may else guess it from the title
+            status="pending",
+            content=[*call.content, *content],
         )
         return answer_of(question, await self._request(update, options))
 

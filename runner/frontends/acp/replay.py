@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from acp import schema
 
-from runner.frontends.acp.markdown import fenced, inert
+from runner.frontends.acp.markdown import code, fenced, inert
 from runner.frontends.acp.updates import KINDS_OF_TOOLS, Update, clipped, heard, said, shown
 from runner.messages import (
     AssistantMessage,
@@ -61,13 +61,12 @@ def _called(call: ToolCall, id: str) -> Update:
     arguments = call.arguments or {}
     words = next((arguments[name] for name in ("command", "path", "url", "pattern") if name in arguments), None)
     if not isinstance(words, str):
-        words = f"{call.name} {call.raw or json.dumps(call.arguments, ensure_ascii=False)}"
-    elif call.name != "bash":
-        words = f"{call.name} {words}"
+        words = call.raw or json.dumps(call.arguments, ensure_ascii=False)
+    words = f"$ {words}" if call.name == "bash" else f"{call.name} {words}"
     return schema.ToolCallStart(
         session_update="tool_call",
         tool_call_id=id,
-        title=inert(one_line(words, _LONGEST_TITLE)),
+        title=code(one_line(words, _LONGEST_TITLE) or "call"),
         kind=KINDS_OF_TOOLS.get(call.name, "other"),
         status="in_progress",
         raw_input={"tool": one_line(call.name, _LONGEST_TITLE)},

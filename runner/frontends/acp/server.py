@@ -25,6 +25,7 @@ from runner.frontends.acp.materials import read_blocks
 from runner.frontends.acp.questions import AskEditor
 from runner.frontends.acp.session import EditorSession, RunFailed
 from runner.frontends.acp.updates import Update, dumped
+from runner.frontends.wire_lines import stderr_has_room
 from runner.messages import Usage
 from runner.problems import Exit, Stopped, known_problem, usage
 from runner.secrets.secret import SecretError
@@ -112,7 +113,8 @@ class AcpServer:
             raise _error(_INVALID_PARAMS, _unfit(method, error)) from None
         except Exception as error:  # SEAM of the server: an error ends the request, not the connection
             if (found := known_problem(error)) is None:
-                print_problem(problem := unexpected(error))
+                problem = unexpected(error)
+                _report(problem)
                 raise _error(_INTERNAL, problem) from None
             raise _error(_code(error, found[1]), found[0]) from None
         finally:
@@ -181,7 +183,7 @@ class AcpServer:
         for done in await asyncio.gather(*(each.close() for each in sessions), return_exceptions=True):
             if isinstance(done, Exception):
                 found = known_problem(done)
-                print_problem(found[0] if found is not None else unexpected(done))
+                _report(found[0] if found is not None else unexpected(done))
 
     # ---- sessions
 
@@ -202,12 +204,12 @@ class AcpServer:
         return schema.ResumeSessionResponse(modes=session.modes, config_options=session.options)
 
     async def _fork(self, asked: schema.ForkSessionRequest) -> schema.ForkSessionResponse:
-        session = await self._open(asked, SessionSelection(fork=_session_id(asked.session_id)))
+        session = await self._open(asked, SessionSelection(fork=await _stored_id(asked.session_id)))
         self._begin(session)
         return schema.ForkSessionResponse(session_id=session.id, modes=session.modes, config_options=session.options)
 
     async def _continued(self, asked: schema.LoadSessionRequest | schema.ResumeSessionRequest) -> EditorSession:
-        return await self._open(asked, SessionSelection(resume=_session_id(asked.session_id)))
+        return await self._open(asked, SessionSelection(resume=await _stored_id(asked.session_id)))
 
     def _begin(self, session: EditorSession) -> None:
         """Send what waited for the editor to know the session, after the answer that names it."""
@@ -305,14 +307,31 @@ class AcpServer:
         return ask
 
 
+def _report(problem: Problem) -> None:
+    """Print a problem, unless nobody reads standard error: the editor may have connected it to a full pipe."""
+    if stderr_has_room():
+        print_problem(problem)
+
+
 def _start(args: RunArgs) -> SessionStart:
     return prepare_start(args, unattended=False, asks=False, notes=True)
 
 
-def _session_id(text: str) -> str:
-    """Return the id of a stored session. Raise a usage error for a text that is none."""
+async def _stored_id(text: str) -> str:
+    """Return the id of a stored session. Raise the error of the protocol for a session that is not stored.
+
+    A session without a prompt is not stored, so that an editor that loads it learns to begin a new one.
+    """
+    name = one_line(text, 60)
     if len(text) != 16 or not is_session_id(text):
-        raise usage(f"`{one_line(text, 60)}` is no session", "an id has 16 hexadecimal digits", "see `session/list`")
+        raise usage(f"`{name}` is no session", "an id has 16 hexadecimal digits", "see `session/list`")
+
+    def stored() -> bool:
+        return any(os.path.lexists(store.path(text)) for store in SessionStore.all(state_dir(os.environ)))
+
+    if not await asyncio.to_thread(stored):
+        why = "no session with this id is stored; a session is stored with its first prompt"
+        raise _error(_NOT_FOUND, Problem(f"there is no session `{name}`", why, "use `session/new`"))
     return text
 
 

@@ -35,7 +35,7 @@ from policy.model.tier import Ruling
 from runner import events
 from runner.approval.approver import Question
 from runner.engine.authorize import text_before
-from runner.frontends.acp.markdown import InertMarkdown, fenced, inert
+from runner.frontends.acp.markdown import InertMarkdown, code, fenced, inert
 from runner.gate.wording import action_words
 from runner.tasks.task_list import TaskList, TaskState
 from runner.text.sanitize import one_line, visible, visible_prose
@@ -129,7 +129,7 @@ def locations_of(action: Action | None) -> list[schema.ToolCallLocation] | None:
 def title_of(action: Action | None, tool: str, workspace: str) -> str:
     """Return one line about a call. Editors show it as Markdown."""
     words = action_words(action, workspace) if action is not None else tool
-    return inert(one_line(words, _LONGEST_TITLE)) or tool
+    return code(one_line(words, _LONGEST_TITLE) or one_line(tool, _LONGEST_TITLE) or "call")
 
 
 class ShownCall:
@@ -221,9 +221,9 @@ class SessionUpdates:
                 yield self._failed(call, f"not allowed: {problem.what}: {problem.why}")
             case events.MalformedCall(problem=problem) if (call := self._found(event)) is not None:
                 yield self._failed(call, f"not run: {problem.what}: {problem.why}")
-            case events.ContextUsed(tokens=used, window=size, cost=cost) if event.agent == MAIN and size:
-                spent = schema.Cost(amount=cost, currency="USD") if cost is not None else None
-                yield schema.UsageUpdate(session_update="usage_update", used=used, size=size, cost=spent)
+            case events.ContextUsed(tokens=used, window=size) if event.agent == MAIN and size:
+                # The cost is left out: the protocol needs a currency, and prices of the configuration name none.
+                yield schema.UsageUpdate(session_update="usage_update", used=used, size=size)
             case _:
                 return
 

@@ -7,7 +7,6 @@ standard input has one client.
 import asyncio
 import logging
 import os
-import select
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 from importlib.util import find_spec
@@ -20,6 +19,7 @@ from runner.approval.approver import Unattended
 from runner.approval.open_questions import OpenQuestions
 from runner.events import ErrorRaised, Event, Notice, RunEnded
 from runner.frontends.serve.questions import AskSettings
+from runner.frontends.wire_lines import stderr_has_room
 from runner.messages import ProviderError, Request, StreamEvent, Usage
 from runner.problems import Exit, Stopped
 from runner.providers import OpenModel
@@ -177,7 +177,7 @@ def _tell(event: Event) -> None:
     """Show a notice or an error on standard error. It is left out if nobody reads there, because the client may have
     connected standard error to a pipe that it never reads.
     """
-    if not isinstance(event, Notice | ErrorRaised) or not select.select((), (2,), (), 0)[1]:
+    if not isinstance(event, Notice | ErrorRaised) or not stderr_has_room():
         return
     if isinstance(event, Notice):
         say_notice(visible(event.text, lines=False))
