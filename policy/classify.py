@@ -86,8 +86,10 @@ def _classify(action: Action, interpreter: Interpreter) -> Assessment:
             interpreter.findings.unknown(_TOO_MUCH, Check.TIME_LIMIT, None)
     findings = interpreter.findings
     plain = findings.worst is Tier.WRITE and not findings.beyond_plain_edits
-    # A signature speaks for the user wherever it is shown, and a note in every later session: every mode asks for them.
-    asked = findings.reasons if isinstance(action, actions.SignGit | actions.ProposeNote) else ()
+    # A signature speaks for the user wherever it is shown, a note in every later session, and a job works without the
+    # user: every mode asks for them.
+    asks = isinstance(action, actions.SignGit | actions.ProposeNote | actions.ScheduleJob)
+    asked = findings.reasons if asks and getattr(action, "operation", "") != "list" else ()
     return Assessment(
         action,
         findings.effects,

@@ -19,6 +19,7 @@ from policy.model.action import (
     ReadServerResource,
     RunArgv,
     RunScript,
+    ScheduleJob,
     SearchNotes,
     SearchTools,
     SearchWeb,
@@ -141,7 +142,8 @@ __all__ = [  # noqa: RUF022  # by subject
     "TextBlock", "TextDelta", "ThinkingDelta", "ToolCall", "ToolMessage", "Turn", "UserMessage",
     # actions
     "Action", "CallServerTool", "EditFile", "EditNotebook", "FetchAddress", "GlobFiles", "GrepFiles", "ListFolder",
-    "LoadSkill", "ProposeNote", "QueryCode", "ReadFile", "ReadServerResource", "RunArgv", "RunScript", "SearchNotes",
+    "LoadSkill", "ProposeNote", "QueryCode", "ReadFile", "ReadServerResource", "RunArgv", "RunScript", "ScheduleJob",
+    "SearchNotes",
     "SearchTools",
     "SearchWeb", "SignGit", "SpawnAgent", "WriteFile",
     # the sandbox alone

@@ -24,6 +24,7 @@ from policy.model.action import (
     RunArgv,
     RunHook,
     RunScript,
+    ScheduleJob,
     SearchNotes,
     SearchTools,
     SearchWeb,
@@ -69,6 +70,8 @@ def powers(terms: Terms, around: Around, action: Action | None = None) -> str:
         return "An approval allows this one call, and nothing bounds here what the server does with it"
     if isinstance(action, ProposeNote):
         return "An approval stores exactly this text, and nothing more"
+    if isinstance(action, ScheduleJob):
+        return "An approval adds exactly this job, whose runs ask no question and get no approval"
     if isinstance(action, SpawnAgent):
         return "An approval starts the agent, which never gets more rights than this one, and nothing more"
     rights = []
@@ -136,6 +139,7 @@ def _text(action: Action, around: Around) -> str:
             | LoadSkill()
             | QueryCode()
             | AskUser()
+            | ScheduleJob()
         ):
             return tool_call_text(action)
         case _:
@@ -190,6 +194,8 @@ def tool_call_text(action: ToolAction) -> str:
             what = f" {quoted(action.symbol)}" if action.symbol else ""
             new = f" to {quoted(action.new_name)}" if action.new_name else ""
             return f"{action.tool} {action.operation}{what}{new}{where}"
+        case ScheduleJob():
+            return _job_text(action)
         case AskUser():
             from policy.model.model_questions import questions_text  # few sessions ask
 
@@ -201,6 +207,20 @@ def tool_call_text(action: ToolAction) -> str:
             outside = f" after text from outside ({', '.join(action.outside)})" if action.outside else ""
             where = "all projects" if action.everywhere else "this project"
             return f"{action.tool}{outside}, a note about {action.about} for {where}{change}\n{action.text}"
+
+
+def _job_text(action: ScheduleJob) -> str:
+    if action.operation != "create":
+        return f"{action.tool} {action.operation} {action.job}".rstrip()
+    where = f" in {action.cwd}" if action.cwd else ""
+    model = f" on {action.model}" if action.model else ""
+    outside = f" after text from outside ({', '.join(action.outside)})" if action.outside else ""
+    mode = f" in mode {action.mode}" if action.mode else ""
+    within = f", at most {action.turns} requests, {action.tokens} tokens and {action.minutes} minutes for each run"
+    return (
+        f"{action.tool} {action.operation}{outside}, {action.schedule}{mode}{where}{model}{within}, "
+        f"for {action.days} days:\n{action.prompt}"
+    )
 
 
 def process_words(action: ReadProcess | WriteProcess | SignalProcess) -> str:

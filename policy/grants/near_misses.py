@@ -63,6 +63,7 @@ def _candidates(
             | actions.LoadSkill()
             | actions.QueryCode()
             | actions.AskUser()
+            | actions.ScheduleJob()
         ):
             return  # no approval of these can be remembered
         case actions.CallServerTool() | actions.ReadServerResource():

@@ -13,6 +13,7 @@ from policy.model.action import (
     QueryCode,
     ReadServerResource,
     RunHook,
+    ScheduleJob,
     SearchNotes,
     SearchTools,
     SearchWeb,
@@ -87,6 +88,27 @@ def judge_tool_call(action: ToolAction, findings: Findings) -> None:
                 findings.unknown("the questions cannot be read", Check.ASK_USER, None)
         case ProposeNote():
             findings.add_reason(Tier.DANGEROUS, _note(action), Check.NOTE, None)
+        case ScheduleJob():
+            _job(action, findings)
+
+
+def _job(action: ScheduleJob, findings: Findings) -> None:
+    """Add the tiers of a job. THREAT T299: what adds or removes one is a question in every mode that asks."""
+    if action.operation == "list":
+        findings.add_reason(Tier.READ, "lists the jobs that models requested", Check.SCHEDULE_JOB, None)
+        return
+    if action.operation == "delete":
+        effect = findings.add_effect(EffectKind.CALLS, f"job {action.job}")
+        text = f"removes the job `{plain(action.job)}`"
+    else:
+        effect = findings.add_effect(EffectKind.CALLS, "a new job")
+        outside = f"; text from outside was in view: {', '.join(map(plain, action.outside))}" if action.outside else ""
+        text = f"lets a model work without you at later times ({plain(action.schedule)}){outside}"
+    findings.add_reason(Tier.AGENT_SPAWN, text, Check.SCHEDULE_JOB, None, effect)
+    if action.operation not in ("create", "delete"):
+        findings.unknown(f"`{plain(action.operation)}` is not done with jobs", Check.SCHEDULE_JOB, None)
+    if action.mode not in _MODES or action.mode == Mode.DANGEROUSLY.value:
+        findings.unknown(f"a job cannot have the mode `{plain(action.mode)}`", Check.SCHEDULE_JOB, None)
 
 
 def _note(action: ProposeNote) -> str:

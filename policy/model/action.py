@@ -550,6 +550,44 @@ class AskUser:
     questions: str
 
 
+@dataclass(frozen=True, slots=True)
+class ScheduleJob:
+    """Add a job that lets a model work without a user at later times, list the jobs that models requested, or remove
+    one of them.
+
+    The runner sets the fields from `cwd` on.
+
+    Attributes:
+        operation: `create`, `list` or `delete`.
+        schedule: the schedule as `every 30m`, `cron 0 3 * * 1-5`, `in 2h` or `at 2026-03-04T05:06`.
+        mode: the mode of the runs as its label; empty for that of the session. It is never wider than that of the
+            session.
+        job: the ID of the job to remove.
+        turns: the most requests to the model in one run.
+        days: the days after which the job does not run any more.
+        cwd: the absolute path of the folder of the runs.
+        model: the model as `provider:model`.
+        minutes: the longest run.
+        tokens: the most tokens of one run, sent and received.
+        outside: the sources of untrusted text in the conversation.
+    """
+
+    kind: ClassVar[str] = "ScheduleJob"
+    tool: ClassVar[str] = "schedule_job"
+    operation: str
+    schedule: str = ""
+    prompt: str = ""
+    mode: str = ""
+    job: str = ""
+    turns: int = 20
+    days: int = 7
+    cwd: str = ""
+    model: str = ""
+    minutes: int = 15
+    tokens: int = 500_000
+    outside: tuple[str, ...] = ()
+
+
 CommandAction = RunScript | RunArgv
 FileAction = ReadFile | WriteFile | EditFile | ListFolder | GlobFiles | GrepFiles
 # Actions that no sandbox runs: a tool server, another agent or the runner itself performs them after the verdict.
@@ -567,6 +605,7 @@ ToolAction = (
     | LoadSkill
     | QueryCode
     | AskUser
+    | ScheduleJob
 )
 ProcessAction = ReadProcess | WriteProcess | SignalProcess  # about a process that runs already; they start nothing
 Action = CommandAction | FileAction | ToolAction | ProcessAction | SignGit | ConvertDocument
@@ -593,5 +632,6 @@ ACTIONS: dict[str, type[Action]] = {
         ReadProcess, WriteProcess, SignalProcess,
         CallServerTool, ReadServerResource, SpawnAgent, ManageAgent, ManageTasks, FetchAddress, SearchWeb, SearchTools,
         SignGit, ConvertDocument, ProposeNote, SearchNotes, LoadSkill, AskUser, QueryCode,
+        ScheduleJob,
     )
 }  # fmt: skip

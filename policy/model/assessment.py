@@ -319,6 +319,7 @@ class Check:
     # Calls of servers, agents and web tools
     ASK_USER                = RuleRef(RuleKind.BUILTIN, "tools/ask-user")
     AGENT_CONTROL           = RuleRef(RuleKind.BUILTIN, "tools/agent-control")
+    SCHEDULE_JOB            = RuleRef(RuleKind.BUILTIN, "tools/schedule-job")
     TASKS                   = RuleRef(RuleKind.BUILTIN, "tools/tasks")
     AGENT_LIMIT             = RuleRef(RuleKind.BUILTIN, "tools/agent-limit")
     AGENT_START             = RuleRef(RuleKind.BUILTIN, "tools/agent-start")

@@ -76,6 +76,7 @@ class Tool(StrEnum):
     SKILL = "skill"
     LSP = "lsp"
     ASK_USER = "ask_user"
+    SCHEDULE_JOB = "schedule_job"
     BASH_OUTPUT = "bash_output"
     BASH_INPUT = "bash_input"
     BASH_KILL = "bash_kill"

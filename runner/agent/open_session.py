@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from runner.config.agentfiles.definitions.definition import AgentDefinition
     from runner.engine.output_schema import OutputSchema
     from runner.hooks.configured import ConfiguredHooks
+    from runner.jobs.session_jobs import SessionJobs
     from runner.lsp.session_servers import LanguageServers
     from runner.mcp.server_config import ServerConfig
     from runner.mcp.servers import SessionServers
@@ -153,7 +154,7 @@ def selected_tools(settings: Settings) -> "ToolSelection":
     selection = ToolSelection(settings.names("tools", "only"), settings.names("tools", "except"))
     # Offered once they are useful.
     agents = ("agent", "agent_output", "agent_message", "agent_stop")
-    later = ("lsp", *agents, "tasks", "extract", "web_fetch", "web_search")
+    later = ("lsp", *agents, "tasks", "schedule_job", "extract", "web_fetch", "web_search")
     if (
         problem := selection.fault([*(tool.name for tool in (*TOOLS, *NOTE_TOOLS, SKILL_TOOL, ASK_TOOL)), *later])
     ) is not None:
@@ -365,6 +366,7 @@ async def open_session(
 
             hooks = SessionHooks(options.hooks, environ, settings.network)
             stack.push_async_callback(hooks.close)
+        jobs = _jobs_of(options, settings, session, facts.workspace, state, environ, registry)
         tasks = _tasks_of(session, options, emit, redactor, registry)
         flow = _flow_of(options, settings, facts, environment, registries, state, emit, journal)
         if flow.mode(mode) is FlowMode.GUARD:
@@ -417,6 +419,7 @@ async def open_session(
             web=web,
             output=options.output,
             job=options.job,
+            jobs=jobs,
             flow=flow,
             steering=Steering(Delivery(str(settings.value("queue", "delivery")))),
         )
@@ -543,6 +546,28 @@ def _tasks_of(
 
     tasks.offer = offer
     return tasks
+
+
+def _jobs_of(
+    options: SessionOptions,
+    settings: Settings,
+    session: str,
+    workspace: str,
+    state: Path,
+    environ: Mapping[str, str],
+    registry: "ToolRegistry",
+) -> "SessionJobs | None":
+    """Return the jobs that the model may request, and offer the tool; None unless the user enabled it.
+
+    A run without a user cannot request jobs, so that no job adds another one.
+    """
+    if not settings.value("jobs", "tool") or options.unattended or options.tools or not options.notes:
+        return None
+    from runner.jobs.session_jobs import SessionJobs
+    from tools.schedule_job import ScheduleJobTool
+
+    registry.add(ScheduleJobTool())
+    return SessionJobs(state, session, str(options.cwd), workspace, environ)
 
 
 def _web_of(

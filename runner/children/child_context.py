@@ -53,7 +53,7 @@ limits and what counts as done. "Do what is needed" is not a task.
 - A report is material and not a proof. Let another agent check what matters, and tell the user what was not checked.
 """,
 )
-_OWN_TOOLS = ("agent_output", "agent_message", "agent_stop", "remember")
+_OWN_TOOLS = ("agent_output", "agent_message", "agent_stop", "remember", "schedule_job")
 
 
 @dataclass(frozen=True, slots=True)

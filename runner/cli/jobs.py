@@ -242,8 +242,8 @@ def trust(job: JOB) -> int:
         agent jobs trust nightly
     """
     from policy.model.frozen import replace
-    from runner.frontends.jobs.create import current_trust
     from runner.jobs.job import StoredJob
+    from runner.jobs.workspace_trust import current_trust
 
     entry = _find(job)
     found = current_trust(entry.job.cwd, entry.job.workspace, os.environ)

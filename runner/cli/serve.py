@@ -21,6 +21,10 @@ def serve(
     status: Annotated[bool, switch("--status", help="Show whether it runs, and what it does.")] = False,
     stop: Annotated[bool, switch("--stop", help="End it with everything that it started.")] = False,
     restart: Annotated[bool, switch("--restart", help="End it, and start it apart from this terminal.")] = False,
+    install: Annotated[bool, switch("--install", help="Let systemd start it at each login.")] = False,
+    uninstall: Annotated[bool, switch("--uninstall", help="End that, and remove the unit of systemd.")] = False,
+    yes: Annotated[bool, switch("--yes", help="Replace or remove another unit without a question.")] = False,
+    stay: Annotated[bool, switch("--stay", help="Do not end without work.")] = False,
     json: JSON = False,
 ) -> int:
     """Run the resident process: short commands answer at once, and sessions outlive their terminal.
@@ -37,14 +41,15 @@ def serve(
         agent serve --start
         agent serve --status
         agent serve --stop
+        agent serve --install                        a user unit of systemd
     """
     if context.invoked_subcommand is not None:
         if json:
             raise option_before(f"serve {context.invoked_subcommand}")
         return Exit.DONE
-    given = [
-        name for name, on in (("--start", start), ("--status", status), ("--stop", stop), ("--restart", restart)) if on
-    ]
+    actions = {"--start": start, "--status": status, "--stop": stop, "--restart": restart}
+    actions |= {"--install": install, "--uninstall": uninstall}
+    given = [name for name, on in actions.items() if on]
     if len(given) > 1:
         raise usage(f"`{given[0]}` and `{given[1]}` exclude each other", "each is an action of its own", "give one")
     if json and not status:
@@ -52,20 +57,40 @@ def serve(
     if sys.platform != "linux":
         why = "it takes over the state of a process from files of Linux"
         raise usage("there is no resident process on this system", why, "every command works without it")
+    if yes and not (install or uninstall):
+        raise usage("`--yes` needs `--install` or `--uninstall`", "the other actions ask nothing", "leave it out")
+    if stay and given:
+        why = "it is for the process of this terminal"
+        raise usage(f"`--stay` and `{given[0]}` exclude each other", why, "leave one of them out")
+    if install or uninstall:
+        return _unit(install=install, yes=yes)
     if status:
         return _status(json=json)
     if stop or restart:
         return _stop(restart=restart)
     if start:
         return _start()
-    return _run()
+    return _run(stay=stay)
 
 
-def _run() -> int:
+def _run(*, stay: bool) -> int:
     from runner.cli.main import main
     from runner.frontends.resident.start import run
 
-    return run(main)
+    return run(main, stay=stay)
+
+
+def _unit(*, install: bool, yes: bool) -> int:
+    from runner.frontends.resident.unit import install_unit, uninstall_unit
+
+    def confirm(question: str) -> bool:
+        if yes or not (os.isatty(0) and os.isatty(2)):
+            return yes
+        from runner.config.trust.prompt import typed_line
+
+        return typed_line(f"{question} [yes / no] ").strip().lower() in ("y", "yes")
+
+    return (install_unit if install else uninstall_unit)(os.environ, confirm)
 
 
 def _start() -> int:

@@ -315,6 +315,8 @@ KEYS: tuple[Key, ...] = (
     Key("coordinator", ValueType.SWITCH, TIGHTEN,
         "let the main agent only start, message and stop sub-agents and keep the task list", False),
 
+    Key("jobs.tool", ValueType.SWITCH, YOURS,
+        "let the model request scheduled jobs; each request is a question (docs/guide/jobs.md)", False),
     Key("serve.start", ValueType.SWITCH, YOURS,
         "start the resident process (`agent serve`) after the first command that it could have run", False),
     Key("serve.idle", ValueType.SECONDS, YOURS, "the time without work after which the resident process ends", 1800.0,
@@ -485,6 +487,7 @@ SECTIONS: Mapping[str, str] = {
     "provider": "The addresses of providers. Never write a key into this file.",
     "auth": "Where to find the key of a provider if no variable contains it. Never write a key into this file.",
     "tools": "The tools of the model. A tool that is left out is not described to the model and cannot be called.",
+    "jobs": "Scheduled jobs (`agent jobs`).",
     "web": "Web pages and searches (docs/guide/web.md). No file of a repository can choose the service.",
     "serve": "The resident process, which runs short commands at once (docs/guide/resident.md).",
     "budget": "Limits of one run. A reached limit ends the run with exit 5. For the number of requests: `max_turns`.",

@@ -36,6 +36,7 @@ from policy.model.action import (
     ReadServerResource,
     RunArgv,
     RunScript,
+    ScheduleJob,
     SearchNotes,
     SearchTools,
     SearchWeb,
@@ -365,6 +366,12 @@ async def _run(
                 outcome = Outcome(1, problem=problem)
             else:
                 outcome = await ctx.tasks.perform(action, ctx.agent)
+        elif isinstance(action, ScheduleJob):
+            if ctx.jobs is None:
+                problem = Problem("nothing was done", "this session cannot request jobs", "do without it")
+                outcome = Outcome(1, problem=problem)
+            else:
+                outcome = await asyncio.to_thread(ctx.jobs.perform, action)
         elif isinstance(action, AskUser):
             from runner.engine.user_questions import ask_user  # few calls ask
 

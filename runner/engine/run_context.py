@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from runner.engine.signing import SigningBroker
     from runner.events import Emit
     from runner.flow.session_flow import SessionFlow
+    from runner.jobs.session_jobs import SessionJobs
     from runner.memory.session_notes import SessionNotes
     from runner.messages import Message, Provider, ToolSpec
     from runner.secrets.redactor import Redactor
@@ -161,6 +162,7 @@ class RunContext:
             one.
         changed: The files that a sub-agent changed, by path, with the kind of change.
         output: The JSON Schema of the answers of the agent, or None.
+        jobs: The jobs that the model may request, or None if it may not.
         job: The id of the scheduled job that the session is a run of, or empty.
     """
 
@@ -215,6 +217,7 @@ class RunContext:
     changed: dict[str, str] = field(default_factory=dict)
     output: "OutputSchema | None" = None
     job: str = ""
+    jobs: "SessionJobs | None" = None
 
     @property
     def profile(self) -> "Profile":

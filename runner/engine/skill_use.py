@@ -48,7 +48,8 @@ _ELSEWHERE = {
     "WebSearch": ("web_search",),
 }
 _OWN = frozenset(["bash", *_PROCESSES, "read", "write", "edit", "glob", "grep", "ls", "agent", "web_fetch",
-                  "notebook_edit", "web_search", "remember", "recall", "tool_search"])  # fmt: skip
+                  "notebook_edit", "web_search", "remember", "recall", "tool_search",
+                  "schedule_job"])  # fmt: skip
 _CHANGES = (EffectKind.WRITES, EffectKind.DELETES, EffectKind.RUNS, EffectKind.CONNECTS, EffectKind.UNKNOWN)
 
 

@@ -13,6 +13,7 @@ from policy.model.action import (
     ProcessAction,
     ProposeNote,
     QueryCode,
+    ScheduleJob,
     SignalProcess,
     StartProcess,
     WriteProcess,
@@ -140,7 +141,7 @@ class Judgement:
         The start of a process, its input and a signal keep their order, whatever their tier is.
         """
         evaluation = self.evaluation
-        if isinstance(self.planned.action, ManageAgent | ManageTasks | AskUser):
+        if isinstance(self.planned.action, ManageAgent | ManageTasks | AskUser | ScheduleJob):
             return False
         if isinstance(self.planned.action, QueryCode) and self.planned.action.operation == "rename":
             return False
@@ -174,6 +175,11 @@ def plan(call: ModelCall, ctx: RunContext) -> Planned | Problem:
         action = known_skill(action, ctx)
     elif isinstance(action, ProposeNote) and ctx.notes is not None:
         action = ctx.notes.known(action, ctx.agent, ctx.tools.names)
+    elif isinstance(action, ScheduleJob):
+        if ctx.jobs is None:
+            return Problem("nothing was done", "this session cannot request jobs", "do without it")
+        outside = tuple(each.words for each in ctx.flow.untrusted) if ctx.flow is not None else ()
+        action = ctx.jobs.known(action, ctx.agent, ctx.live.mode, ctx.live.named, outside)
     elif isinstance(action, QueryCode):
         if ctx.code is None:
             return Problem("nothing was asked", "this session has no language servers", "use `read` and `grep`")

@@ -22,6 +22,7 @@ from policy.model.action import (
     RunArgv,
     RunHook,
     RunScript,
+    ScheduleJob,
     SearchNotes,
     SearchTools,
     SignalProcess,
@@ -172,6 +173,8 @@ def _call_rights(action: ToolAction, terms: Terms) -> tuple[tuple[str, str], ...
         case ProposeNote():
             origin = f"text from outside was in view: {', '.join(action.outside)}" if action.outside else ""
             return (("stores", "this text alone, as a note"), *((("origin", origin),) if origin else ()))
+        case ScheduleJob():
+            return _job_rights(action)
         case SpawnAgent():
             return (("starts", _spawned(action)),)
         case ManageAgent():
@@ -182,6 +185,20 @@ def _call_rights(action: ToolAction, terms: Terms) -> tuple[tuple[str, str], ...
             return (("uses", "the task list of this session"),)
         case _:
             return (("network", _network(terms)), *_credentials(terms))
+
+
+def _job_rights(action: ScheduleJob) -> tuple[tuple[str, str], ...]:
+    """Return what an approval of a job allows, as label and text."""
+    if action.operation != "create":
+        return (("jobs", "the list of the jobs that models requested, or the removal of this one"),)
+    limits = f"{action.turns} requests, {action.tokens:,} tokens and {action.minutes} minutes"
+    origin = f"text from outside was in view: {', '.join(action.outside)}" if action.outside else ""
+    return (
+        ("runs", f"{action.schedule}, for {action.days} days; `agent jobs remove` ends it earlier"),
+        ("may", f"do what the mode {action.mode} allows without a question, in {action.cwd}"),
+        ("limits", f"{limits} for each run"),
+        *((("origin", origin),) if origin else ()),
+    )
 
 
 def _spawned(action: SpawnAgent) -> str:

@@ -15,7 +15,7 @@ _ZONE = "/etc/localtime"
 _Stamp = tuple[object, ...]
 
 
-class DueJobs:
+class JobWatch:
     """The jobs that are due, for one state folder. The schedules of unchanged files are not computed again."""
 
     def __init__(self) -> None:
@@ -33,6 +33,7 @@ class DueJobs:
         try:
             names = os.listdir(folder)
         except OSError:
+            self._known.clear()
             return []
         if now < self._latest - _SET_BACK:
             self._known.clear()
@@ -109,7 +110,7 @@ def _stamp(path: str) -> _Stamp | None:
     return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
-_watched = DueJobs()
+_watched = JobWatch()
 
 
 def due_jobs(state_folder: str | Path, now: float) -> list[str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from policy.model.frozen import replace
-from runner.jobs.due import DueJobs
+from runner.jobs.due import JobWatch
 from runner.jobs.job import JobOrigin, StoredJob
 from runner.jobs.run_summary import RunSummary
 from runner.jobs.schedule import Interval, OneShot
@@ -165,7 +165,7 @@ def test_a_one_shot_ends_after_its_run_or_is_missed(user: JobUser) -> None:
     assert user.show(ran)["ended"] == "its only run is over"
     assert user.show(late)["ended"] == "its only time was missed"
     assert user.runs(late) == []
-    assert DueJobs().at(user.state, time.time() + DAY) == []
+    assert JobWatch().at(user.state, time.time() + DAY) == []
 
 
 def test_a_paused_job_neither_runs_nor_misses(user: JobUser) -> None:
@@ -173,7 +173,7 @@ def test_a_paused_job_neither_runs_nor_misses(user: JobUser) -> None:
     user.agent("jobs", "pause", id)
     user.due_since(id, 2 * DAY)
     user.agent("jobs", "run", id, "--scheduled")
-    assert DueJobs().at(user.state, time.time()) == []
+    assert JobWatch().at(user.state, time.time()) == []
     user.agent("jobs", "resume", id)
     shown = user.show(id)
     assert (shown["state"], shown["missed"], shown["runs"]) == ("waiting", None, [])
@@ -237,7 +237,7 @@ def test_a_file_changed_by_hand_is_not_run(user: JobUser, damage: str) -> None:
     }[damage]
     assert changed != content
     path.write_text(changed)
-    assert DueJobs().at(user.state, time.time() + 30 * DAY) == [other]
+    assert JobWatch().at(user.state, time.time() + 30 * DAY) == [other]
     said = user.agent("jobs", "run", id, code=Exit.FAILED)
     assert "cannot run" in said
     assert not (user.work / "made.txt").exists()
@@ -259,7 +259,7 @@ def test_a_file_that_another_user_could_write_is_not_used(user: JobUser, place: 
     else:
         path.rename(user.base / "elsewhere.json")
         path.symlink_to(user.base / "elsewhere.json")
-    assert DueJobs().at(user.state, time.time() + 30 * DAY) == []
+    assert JobWatch().at(user.state, time.time() + 30 * DAY) == []
     said = user.agent("jobs", "run", id, code=Exit.USAGE)
     assert "cannot be used" in said
     assert "damaged" in user.agent("jobs", "list")
@@ -325,7 +325,7 @@ def test_two_runs_of_a_job_never_overlap_and_a_killed_one_is_reported(user: JobU
             lambda: (user.work / "began.txt").exists() and processes(f"sleep\0{mark}"), "the command did not start"
         )
         assert user.show(id)["state"] == "running"
-        assert DueJobs().at(user.state, time.time() + DAY) == []
+        assert JobWatch().at(user.state, time.time() + DAY) == []
         assert "is running" in user.agent("jobs", "run", id, code=Exit.FAILED)
         user.agent("jobs", "run", id, "--scheduled")
         assert "is running" in user.agent("jobs", "remove", id, code=Exit.USAGE)
@@ -423,7 +423,7 @@ def test_a_job_of_a_model_ends_with_its_approval(user: JobUser) -> None:
 
 
 def test_due_jobs_reads_only_what_changed(user: JobUser, monkeypatch: pytest.MonkeyPatch) -> None:
-    watched = DueJobs()
+    watched = JobWatch()
     now = time.time()
     assert watched.at(user.state, now) == []
     id = user.add("--every", "1h")
@@ -457,7 +457,7 @@ def test_a_loop_starts_each_due_job_once(user: JobUser) -> None:
     """A small resident process: it asks for due jobs and starts each as its own process."""
     one, two = user.add("--every", "1h", "--name", "one"), user.add("--every", "1h", "--name", "two")
     user.due_since(one, 5)
-    watched, started = DueJobs(), []
+    watched, started = JobWatch(), []
     for _ in range(5):
         for id in watched.at(user.state, time.time()):
             started.append(id)
@@ -481,3 +481,24 @@ def test_a_name_is_that_of_one_job_and_a_beginning_is_enough(user: JobUser) -> N
     with pytest.raises(Stopped):
         user.store.find("j")
     assert "did you mean `nightly`?" in user.agent("jobs", "show", "nightli", code=Exit.USAGE)
+
+
+def test_a_run_works_in_its_own_folder_wherever_it_is_started(user: JobUser) -> None:
+    """The resident process works in `/`."""
+    id = user.add("--every", "1h")
+    done = forked_agent.run(
+        [AGENT, "jobs", "run", id], env=user.environ, cwd="/", stdin=subprocess.DEVNULL, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert (user.work / "made.txt").exists()
+
+
+def test_a_folder_that_is_gone_is_reported(user: JobUser) -> None:
+    id = user.add("--every", "1h")
+    user.work.rename(user.base / "moved")
+    done = forked_agent.run(
+        [AGENT, "jobs", "run", id], env=user.environ, cwd="/", stdin=subprocess.DEVNULL, capture_output=True, text=True
+    )
+    assert done.returncode == Exit.USAGE
+    assert "cannot be used" in done.stderr
+    assert user.runs(id)[0].exit == Exit.USAGE

@@ -99,6 +99,7 @@ def test_an_action_s_kind_is_the_name_that_records_have_whatever_its_class_is_ca
         "GrepFiles", "ReadProcess", "WriteProcess", "SignalProcess",
         "CallServerTool", "ReadServerResource", "SpawnAgent", "ManageAgent", "ManageTasks", "FetchAddress", "SearchWeb",
         "SearchTools", "SignGit", "ConvertDocument", "ProposeNote", "SearchNotes", "LoadSkill", "AskUser", "QueryCode",
+        "ScheduleJob",
     ]  # fmt: skip
     renamed = type("Renamed", (ReadFile,), {})("/w/a")
     assert action_body(renamed)["type"] == file_request(renamed)["op"] == "ReadFile"

@@ -22,6 +22,7 @@ from policy.model.action import (
     QueryCode,
     ReadServerResource,
     RunScript,
+    ScheduleJob,
     SearchNotes,
     SearchTools,
     SearchWeb,
@@ -92,6 +93,7 @@ TIERS: list[tuple[Action, Tier, str]] = [
     (SearchTools("issues"),                                     Tier.READ,         "a search in descriptions"),
     (SearchNotes("deploy"),                                     Tier.READ,         "a search in notes"),
     (LoadSkill("commit", "built in"),                           Tier.READ,         "a skill"),
+    (ScheduleJob("list"),                                       Tier.READ,         "a list of jobs"),
 ]
 # fmt: on
 
@@ -568,6 +570,7 @@ EVERY: tuple[ToolAction, ...] = (
     LoadSkill("commit", "built in"),
     QueryCode("rename", "/w/a.py", 3, "parse", "read_all"),
     AskUser('[{"choices":[{"description":"","label":"a"}],"question":"which?","several":false,"title":""}]'),
+    ScheduleJob("list"),
 )
 
 
@@ -588,6 +591,8 @@ _NOT_SHOWN = (
     "line",
     "wait",
     "questions",
+    "days",
+    "minutes",
 )  # fields that are no text of the action
 
 

@@ -8,16 +8,15 @@ from policy.model.frozen import dataclass
 from policy.model.tier import Mode
 from runner.agent.startup import RunArgs
 from runner.config.trust.session_check import look_at
-from runner.config.trust.store import TrustStore, has_answers
 from runner.engine.run_limits import RunBudget
 from runner.gate.gate import folder, refuse_folder
-from runner.jobs.job import LONGEST_PROMPT, Job, JobBudget, JobTrust, checked_mode, checked_name
+from runner.jobs.job import LONGEST_PROMPT, Job, JobBudget, checked_mode, checked_name
 from runner.jobs.schedule import Schedule
+from runner.jobs.workspace_trust import current_trust
 from runner.problems import usage
 from runner.providers.catalog import full_name
 from runner.providers.key_options import KeyFlags
 from runner.providers.remotes import PROVIDERS
-from runner.state.paths import state_dir
 from runner.state.workspace import workspace_at
 
 
@@ -90,17 +89,6 @@ def _model_name(text: str) -> str:
         why = f"the providers are {', '.join(PROVIDERS)}"
         raise usage(f"`{text[:80]}` is not a model", why, "write it as in --model anthropic:claude-sonnet-5-5")
     return name
-
-
-def current_trust(cwd: str, workspace: str, environ: Mapping[str, str]) -> JobTrust:
-    """Return the hash of the files in the workspace that configure or instruct the agent, as of now, and whether the
-    user trusts exactly this content. Raise Stopped if the workspace cannot be read.
-    """
-    inventory = look_at(workspace, cwd, environ)
-    state = state_dir(environ)
-    answers = TrustStore(state).of(workspace)[0] if has_answers(state) else ()
-    answer = next((each for each in answers if each.sha256 == inventory.sha256), None)
-    return JobTrust(inventory.sha256, bool(inventory.entries) and answer is not None and answer.yes)
 
 
 def has_entries(job: Job, environ: Mapping[str, str]) -> bool:

@@ -23,7 +23,7 @@ from runner.config import load
 from runner.engine.run_limits import PIPELINE
 from runner.engine.steering import UserInput
 from runner.events import Denied, Event, RunEnded, SessionStarted
-from runner.frontends.jobs.create import current_trust, run_args_of
+from runner.frontends.jobs.create import run_args_of
 from runner.frontends.launch import guarded, play, transcript
 from runner.frontends.signals import interrupted_by_signals
 from runner.jobs.due_plan import begin_by_user, finish_run, handle_times, reported, skip_times
@@ -31,9 +31,11 @@ from runner.jobs.job import Job, JobOrigin, OpenRun, StoredJob
 from runner.jobs.run_summary import LONGEST_TEXT, MOST_DENIED, RunSummary, report_words, trigger_of
 from runner.jobs.schedule import local_words
 from runner.jobs.store import JobStore
-from runner.problems import Exit, Stopped, known_problem
+from runner.jobs.workspace_trust import current_trust
+from runner.problems import Exit, Stopped, known_problem, usage
 from runner.state.paths import state_dir
 from runner.stderr import print_problem, unexpected
+from runner.text.phrases import os_reason
 from runner.text.sanitize import one_line
 
 _GRACE = 10.0  # seconds for a run to end its commands and its record after the resident process is gone
@@ -120,6 +122,7 @@ class JobRun:
         problem: Problem | None = None
         code = Exit.DONE
         try:
+            _enter(self._job.cwd)  # the resident process works in `/`, where nothing may run
             self._check_trust()
             self._session_run()
         except (KeyboardInterrupt, asyncio.CancelledError):
@@ -233,6 +236,15 @@ class JobRun:
             denied=tuple(self._denied),
             text=(ended.text.strip() if ended else "")[:LONGEST_TEXT],
         )
+
+
+def _enter(folder: str) -> None:
+    """Make `folder` the working folder of this process. Raise Stopped if it cannot be entered."""
+    try:
+        os.chdir(folder)
+    except OSError as error:
+        fix = "restore it, or remove the job and add it in another folder"
+        raise usage(f"the folder `{folder}` of the job cannot be used", os_reason(error), fix) from None
 
 
 def _follow(lifeline: int) -> None:

@@ -15,18 +15,18 @@ from runner.state.paths import state_dir
 from runner.stderr import say_notice
 
 
-def run(main: Main) -> int:
+def run(main: Main, *, stay: bool = False) -> int:
     """Run the resident process in this process and return its exit code. `main` is the entry point of the command
-    line. Raise Stopped if it cannot run.
+    line. With `stay` it does not end without work. Raise Stopped if it cannot run.
     """
-    return run_resident(ready_folder(os.environ), _options(), main, _announce)
+    return run_resident(ready_folder(os.environ), _options(stay=stay), main, _announce)
 
 
 def _announce() -> None:
     say_notice("the resident process is ready; Ctrl-C ends it")
 
 
-def _options() -> ResidentOptions:
+def _options(*, stay: bool) -> ResidentOptions:
     settings = load(Path("/"), os.environ, unattended=True)  # no repository has a say about it
     idle, sessions = settings.value("serve", "idle"), settings.value("serve", "sessions")
     assert isinstance(idle, int | float)
@@ -36,7 +36,7 @@ def _options() -> ResidentOptions:
     def due(now: float) -> list[list[str]]:
         return [["jobs", "run", id, "--scheduled"] for id in due_jobs(state, now)]
 
-    return ResidentOptions(idle=float(idle), sessions=sessions, due=due, keeps=jobs_wait)
+    return ResidentOptions(idle=0.0 if stay else float(idle), sessions=sessions, due=due, keeps=jobs_wait)
 
 
 def ready_folder(environ: Mapping[str, str]) -> str:
