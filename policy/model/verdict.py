@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from dataclasses import asdict, field, fields
+from dataclasses import field, fields
 from enum import StrEnum
 from typing import ClassVar
 
@@ -148,7 +148,9 @@ class Terms:
         """Return the SHA-256 (hex) of the canonical JSON form: the key of a confined helper, and the name of the
         terms in the audit log.
         """
-        text = json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+        values = {each.name: getattr(self, each.name) for each in fields(self)}  # `asdict` would copy every text
+        values["limits"] = {each.name: getattr(self.limits, each.name) for each in fields(self.limits)}
+        text = json.dumps(values, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 

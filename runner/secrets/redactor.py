@@ -39,6 +39,8 @@ class Redactor:
         """Return `text` without secrets, including one that its end cuts off. `before` is as in `split`."""
         if len(text) < _BEGINNING or not self._works:
             return text
+        if not before and not self._forms and not _begins().search(text):
+            return text  # nothing in it can be a key: most texts of a record
         return self._whole(text, before)
 
     def mask(self, value: T) -> T:
@@ -276,6 +278,12 @@ _MOST = {"eyJ": 4096, "-----BEGIN ": 16384}  # characters held back for an incom
 @cache  # compiled when its beginning is found: most texts have none
 def _whole(begin: str) -> re.Pattern[str]:
     return re.compile(rf"(?<![A-Za-z0-9]){re.escape(begin)}{SHAPES[begin]}")
+
+
+@cache
+def _begins() -> re.Pattern[str]:
+    """Return the pattern of the beginning of a key of any known shape."""
+    return re.compile("|".join(map(re.escape, SHAPES)))
 
 
 @cache

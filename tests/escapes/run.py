@@ -167,19 +167,48 @@ def judged(attempt: Attempt, control: Run | None, confined: Run) -> Verdict:
     return Verdict(attempt, "CONTAINED")
 
 
-def judge(backends: list[str], user: str, chosen: list[Attempt], *, controls: bool) -> Iterator[tuple[str, Verdict]]:
-    """Each attempt under each backend, as it comes."""
+@contextlib.contextmanager
+def _resident(world: World) -> Iterator[None]:
+    """The resident process of the user of a world, which has to run nearly all commands of the block."""
+    home = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(world.base), "LANG": "C.UTF-8"}
+    environ = {**home, **{f"XDG_{each}_HOME": str(world.state) for each in ("STATE", "CONFIG", "CACHE")}}
+    process = subprocess.Popen(
+        [AGENT, "serve"], env=environ, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, **world.who()
+    )
+    try:
+        assert process.stderr is not None
+        assert b"is ready" in process.stderr.readline()
+        yield
+        told = [AGENT, "serve", "--status", "--json"]
+        shown = subprocess.run(told, env=environ, capture_output=True, check=True, **world.who())
+        print(f"{json.loads(shown.stdout)['served']} commands were warm", file=sys.stderr)
+    finally:
+        process.terminate()
+        process.communicate()
+
+
+def judge(
+    backends: list[str], user: str, chosen: list[Attempt], *, controls: bool, warm: bool = False
+) -> Iterator[tuple[str, Verdict]]:
+    """Each attempt under each backend, as it comes. `warm`: the resident process of the user runs the commands."""
     world = World(user)
     try:
-        for attempt in chosen:
-            binary = compiled(attempt, world.base) if attempt.language == "c" else None
-            control = once(world, attempt, None, binary) if controls else None
-            if controls and attempt.kind == "limits" and user != "root":
-                _await_end_of_bomb(world.uid)
-            for backend in backends:
-                yield backend, judged(attempt, control, once(world, attempt, backend, binary))
+        with _resident(world) if warm else contextlib.nullcontext():
+            yield from _each(world, backends, user, chosen, controls=controls)
     finally:
         world.close()
+
+
+def _each(
+    world: World, backends: list[str], user: str, chosen: list[Attempt], *, controls: bool
+) -> Iterator[tuple[str, Verdict]]:
+    for attempt in chosen:
+        binary = compiled(attempt, world.base) if attempt.language == "c" else None
+        control = once(world, attempt, None, binary) if controls else None
+        if controls and attempt.kind == "limits" and user != "root":
+            _await_end_of_bomb(world.uid)
+        for backend in backends:
+            yield backend, judged(attempt, control, once(world, attempt, backend, binary))
 
 
 def available() -> list[str]:
@@ -232,6 +261,7 @@ def main() -> int:
     parser.add_argument("--kind", action="append", help="attempts of this kind; again for more")
     parser.add_argument("--part", default="1/1", help="one of several shares, as 1/2")
     parser.add_argument("--no-control", action="store_true", help="only confined: quicker, and NA cannot be told")
+    parser.add_argument("--warm", action="store_true", help="by the resident process of each user")
     parser.add_argument("--json", action="store_true", help="verdicts as JSON on standard output")
     parser.add_argument("--list", action="store_true", help="the attempts, without running them")
     parser.add_argument("-v", action="store_true", help="every verdict as it comes")
@@ -251,7 +281,7 @@ def main() -> int:
     started, answers = time.monotonic(), []
     with contextlib.suppress(KeyboardInterrupt):  # what was found until then is worth something
         for user in told.user or USERS:
-            for backend, found in judge(backends, user, chosen, controls=not told.no_control):
+            for backend, found in judge(backends, user, chosen, controls=not told.no_control, warm=told.warm):
                 here = {"backend": backend, "user": user, "name": found.attempt.name, "kind": found.attempt.kind}
                 answers.append({**here, "verdict": found.word, "why": found.why})
                 if told.v or found.word in ("ESCAPED", "ERROR"):

@@ -94,3 +94,30 @@ def test_t1_contains_them() -> None:
         answers += json.loads(out)
     assert len(answers) == sum(each["kind"] not in SLOW for each in ATTEMPTS)
     assert [each for each in answers if each["verdict"] not in ("CONTAINED", "NA")] == []
+
+
+@pytest.mark.thorough
+@pytest.mark.threat("T274")
+@pytest.mark.skipif(sys.platform != "linux", reason="the attempts are about Linux")
+def test_the_resident_process_contains_them_too() -> None:
+    """Every sixth attempt here; `python tests/escapes/run.py --warm` tries all of them."""
+    user = "root" if os.geteuid() == 0 else "self"
+    kinds = [part for kind in sorted(KINDS - {*SLOW}) for part in ("--kind", kind)]
+    words = [
+        sys.executable,
+        RUN,
+        "--backend",
+        "T1",
+        "--user",
+        user,
+        "--no-control",
+        "--json",
+        "--warm",
+        "--part",
+        "1/6",
+    ]
+    done = subprocess.run([*words, *kinds], capture_output=True, check=False, timeout=3600)
+    answers = json.loads(done.stdout)
+    assert [each for each in answers if each["verdict"] not in ("CONTAINED", "NA")] == []
+    count = int(done.stderr.split(b" commands were warm")[0].split()[-1])
+    assert count > len(answers) * 0.8, "attempts with a descriptor of their caller run cold"

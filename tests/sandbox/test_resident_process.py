@@ -87,7 +87,7 @@ def test_it_ends_when_its_sockets_are_removed(place: CliHarness) -> None:
 
 @pytest.mark.threat("T276")
 def test_a_changed_program_runs_cold(place: CliHarness, tmp_path: Path) -> None:
-    """A worker compares the files of the program before each command."""
+    """A worker compares the folders of the program before each command; the process compares all files."""
     copy = tmp_path / "program"
     copy.mkdir()
     for name in ("policy", "profiles", "runner", "sandbox", "tools"):
@@ -120,7 +120,9 @@ def test_a_changed_program_runs_cold(place: CliHarness, tmp_path: Path) -> None:
         assert json.loads(run("serve", "--status", "--json").stdout)["served"] == 1
         assert place.agent("exec", "echo b").stdout == "b\n"  # another copy of the program
         wording = copy / "runner" / "frontends" / "exec" / "report.py"
-        wording.write_text(wording.read_text() + "\n# changed\n")
+        again = wording.with_suffix(".new")
+        again.write_text(wording.read_text() + "\n# changed\n")
+        again.rename(wording)
         assert run("exec", "echo c").stdout == "c\n"
         assert json.loads(run("serve", "--status", "--json").stdout).get("served", 1) == 1
         assert process.wait(PATIENCE) == 0  # nothing depends on it any more
@@ -198,3 +200,19 @@ def test_the_path_of_the_state_folder_may_be_too_long(tmp_path: Path) -> None:
         text=True,
     )
     assert done.stdout == "a\n"
+
+
+@pytest.mark.thorough
+@pytest.mark.threat("T275")
+def test_nothing_is_left_or_lost_by_kills() -> None:
+    """`python tests/fuzz/kill_resident.py` plays five hundred rounds."""
+    words = [
+        sys.executable,
+        str(ROOT / "tests" / "fuzz" / "kill_resident.py"),
+        "--rounds",
+        "25",
+        "--seed",
+        str(os.getpid()),
+    ]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=500)
+    assert done.returncode == 0, done.stderr

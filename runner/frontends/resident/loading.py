@@ -7,12 +7,22 @@ pure functions of `policy`. No settings, no facts about the machine and no envir
 import gc
 import os
 import sys
+import tempfile
+from collections.abc import Callable
 from functools import _lru_cache_wrapper
 from importlib import import_module
 from pkgutil import iter_modules
 
+from sandbox.linux.helper_process import SpareHelper
+
+Main = Callable[[SpareHelper], int]
+
 _EMPTY = {"HOME": "/nonexistent", "PATH": "/usr/bin:/bin"}
 _SCRIPTS = ("git status && ls -la | head -n 3", 'for f in *.py; do echo "$f" > b; done', "make test 2>&1; cd x")
+_REHEARSED = (
+    ("exec", "--", "/bin/true"), ("exec", "true && echo a | cat"), ("exec", "--mode", "trust-project", "true; touch a"),
+    ("why", "git status && rm -rf x"), ("why", "--json", "ls"),
+)  # fmt: skip
 _LATE = (
     "runner.audit.log", "runner.audit.records", "runner.audit.stores.sqlite_file", "runner.frontends.exec.argv",
     "runner.frontends.exec.command", "runner.frontends.exec.confined", "runner.frontends.exec.grants",
@@ -42,8 +52,8 @@ _OUTER = (
 Stamps = dict[str, tuple[int, int]]
 
 
-def load_program() -> None:
-    """Load the modules that a warm command needs, and run the gate once for a user without settings."""
+def load_program(main: Main) -> int:
+    """Load the modules that a warm command needs, and run some commands once. Return the sum of their exit codes."""
     from policy import handlers
     from policy.model.action import Action, RunScript, WriteFile
     from runner.config.load import keep_packaged
@@ -60,9 +70,48 @@ def load_program() -> None:
     actions: list[Action] = [RunScript(script, "/usr") for script in _SCRIPTS]
     for action in (*actions, WriteFile("/usr/a", "b")):
         gate.evaluate(action, unattended=False)
+    code = _rehearse(main)
     forget_facts()
+    gc.enable()
     gc.collect()
     gc.freeze()  # a worker looks at none of these objects, so it copies none of their pages
+    return code
+
+
+def _rehearse(main: Main) -> int:
+    """Run commands without effects in an empty workspace with a record of its own. Return the sum of the exit codes.
+
+    Regular expressions are compiled and constructors are made at their first use. Of what the commands read, only
+    results of pure functions stay, among them those for the home of the user.
+    """
+    from sandbox.linux.cgroup_places import move_back
+
+    before, argv, found, cwd = dict(os.environ), list(sys.argv), list(sys.path), os.getcwd()
+    streams = [os.dup(number) for number in (0, 1, 2)]
+    total = 0
+    try:
+        with tempfile.TemporaryDirectory(prefix="ringfence-") as folder, open(os.devnull, "r+b") as null:
+            for number in (0, 1, 2):
+                os.dup2(null.fileno(), number)
+            for name in ("STATE", "CACHE", "DATA"):
+                os.environ[f"RINGFENCE_{name}_DIR"] = f"{folder}/{name}"
+            os.mkdir(f"{folder}/work")
+            os.chdir(f"{folder}/work")
+            for words in _REHEARSED:
+                with SpareHelper() as spare:
+                    sys.argv[1:] = words
+                    total += main(spare)
+            os.chdir(cwd)
+    finally:
+        for number, stream in enumerate(streams):
+            os.dup2(stream, number)
+            os.close(stream)
+        os.environ.clear()
+        os.environ.update(before)
+        sys.argv[:], sys.path[:] = argv, found
+        os.chdir(cwd)
+        move_back()
+    return total
 
 
 def forget_facts() -> None:
@@ -76,16 +125,27 @@ def forget_facts() -> None:
 
 def loaded_files() -> Stamps:
     """Return the files of the loaded modules and tables of this program, with their times and sizes."""
-    top = os.path.realpath(__file__)
-    for _ in __name__.split("."):
-        top = os.path.dirname(top)
+    top = _top()
     found = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
     paths = [path for path in found if path and path.startswith(f"{top}/")]
     for folder in ("policy/commands", "policy/tables", "profiles"):
         for place in (f"{top}/{folder}", f"{top}/ringfence/{folder}"):
             if os.path.isdir(place):
-                paths += [place, *(f"{place}/{name}" for name in os.listdir(place))]
+                paths += [f"{place}/{name}" for name in os.listdir(place)]
     return stamps(paths)
+
+
+def folders_of(files: Stamps) -> Stamps:
+    """Return the stamps of the folders of files, which change if a file is replaced. They are a tenth of the files."""
+    return stamps(sorted({os.path.dirname(path) for path in files}))
+
+
+def _top() -> str:
+    """Return the folder from which the packages of this program are imported."""
+    top = os.path.realpath(__file__)
+    for _ in __name__.split("."):
+        top = os.path.dirname(top)
+    return top
 
 
 def stamps(paths: "list[str] | Stamps") -> Stamps:

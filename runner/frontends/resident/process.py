@@ -21,9 +21,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from policy.model.verdict import Problem
-from runner.frontends.resident.loading import Stamps, load_program, loaded_files, stamps
+from runner.frontends.resident.loading import Main, Stamps, folders_of, load_program, loaded_files, stamps
 from runner.frontends.resident.spawned import Spawner
-from runner.frontends.resident.worker import STARTED, Main, become_worker, serve_one
+from runner.frontends.resident.worker import STARTED, become_worker, serve_one
 from runner.problems import Exit, Stopped
 from runner.resident import CONTROL, LOCK, WARM
 from runner.resident.peer import Standing, examined, standing
@@ -88,7 +88,8 @@ def run_resident(folder: str, options: ResidentOptions, main: Main, ready: Calla
     os.chdir("/")
     spawner = Spawner(f"{folder}/log")
     try:
-        load_program()
+        if code := load_program(main):
+            spawner.log(f"the rehearsal of commands failed ({code}): see `agent doctor`")
         return _Resident(state, spawner).serve(ready)
     finally:
         spawner.end_all()
@@ -134,6 +135,7 @@ class _Resident:
         self._spawner = spawner
         self._own: Standing = standing()
         self._files: Stamps = loaded_files()
+        self._folders: Stamps = folders_of(self._files)
         self._parent = os.getpid()
         self._warm = _listening(f"{state.folder}/{WARM}")
         self._control = _listening(f"{state.folder}/{CONTROL}")
@@ -201,7 +203,7 @@ class _Resident:
             for handle in (self._said, self._woken, self._waking):
                 os.close(handle)
             self._spawner.forget()
-            code = serve_one(self._warm, self._own, self._files, self._report, self._state.main)
+            code = serve_one(self._warm, self._own, self._folders, self._report, self._state.main)
         except BaseException as error:  # Seam of a worker: its client sees that the connection ends
             self._spawner.log(f"a worker failed: {type(error).__name__}: {error}")
         return code & 0xFF
@@ -237,7 +239,8 @@ class _Resident:
 
     def _look(self) -> None:
         state, options = self._state, self._state.options
-        if not state.stale and stamps(self._files) != self._files:
+        changed = stamps(self._files) != self._files or stamps(self._folders) != self._folders
+        if changed and not state.stale:
             state.stale = True
             self._spawner.log("the files of this program have changed, so commands run cold")
             self._end_idle()

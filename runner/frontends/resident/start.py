@@ -6,8 +6,8 @@ from pathlib import Path
 
 from policy.model.verdict import Problem
 from runner.config.load import load
+from runner.frontends.resident.loading import Main
 from runner.frontends.resident.process import ResidentOptions, run_resident
-from runner.frontends.resident.worker import Main
 from runner.jobs.due import due_jobs, jobs_wait
 from runner.problems import Exit, Stopped
 from runner.resident import resident_folder

@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from runner.frontends.resident.loading import Stamps, stamps
+from runner.frontends.resident.loading import Main, Stamps, stamps
 from runner.resident import client as protocol
 from runner.resident import peer_of
 from runner.resident.peer import PeerState, Standing, examined, take_over
@@ -28,9 +28,6 @@ _LONGEST = 16 << 20  # bytes of a request; the kernel limits arguments and envir
 _SETSIG = 10  # F_SETSIG of Linux, fcntl(2)
 _DEATH = 1  # PR_SET_PDEATHSIG, prctl(2)
 _NAME = 15  # PR_SET_NAME, prctl(2)
-
-
-Main = Callable[[SpareHelper], int]
 
 
 class UnfitRequest(Exception):
@@ -49,13 +46,15 @@ def become_worker(parent: int) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def serve_one(server: socket.socket, own: Standing, files: Stamps, report: Callable[[bytes], None], main: Main) -> int:
+def serve_one(
+    server: socket.socket, own: Standing, folders: Stamps, report: Callable[[bytes], None], main: Main
+) -> int:
     """Wait for a client, run its command, and return the exit code of this process.
 
     Args:
         server: The listening socket, which all workers share.
         own: The rights of this process, which those of the client must equal.
-        files: The files of this program as they were loaded.
+        folders: The folders of this program as they were when it was loaded.
         report: Called with `BUSY` when a client has come, and with `STARTED` when its command starts.
         main: The entry point of the command line.
     """
@@ -64,7 +63,7 @@ def serve_one(server: socket.socket, own: Standing, files: Stamps, report: Calla
             connection, _ = server.accept()
             with connection:
                 state = examined(connection, own)
-                if state is None or stamps(files) != files:
+                if state is None or stamps(folders) != folders:
                     _refuse(connection)
                     continue
                 report(BUSY)
