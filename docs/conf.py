@@ -45,6 +45,7 @@ CONTENTS = {
         Undo <guide/undo>
         One command <guide/one-command>
         Runs <guide/run>
+        Remote access <guide/remote>
         Background processes <guide/processes>
         The resident process <guide/resident>
         Pipelines <guide/ci>

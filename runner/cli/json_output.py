@@ -114,8 +114,16 @@ OUTPUTS: tuple[JsonOutput, ...] = (
         "The state of the resident process, with `--status`. Without one, only `running` is there.",
         _fields(
             """running boolean, pid? number, since? time, served? number, working? number, waiting? number,
-            stale? boolean, sessions? number, idle? number, processes? objects"""
+            stale? boolean, sessions? number, idle? number, processes? objects, page? text or null,
+            fingerprint? text or null"""
         ),
+    ),
+    JsonOutput(
+        "serve token list",
+        Form.LINES,
+        "One token for remote access, without the token itself.",
+        _fields("""name text, scope text, folder text or null, created time, expires time or null, valid boolean"""),
+        also=("serve token",),
     ),
     JsonOutput(
         "jobs list",

@@ -114,11 +114,21 @@ def _dispatch(words: list[str], spare: "SpareHelper | None") -> int:
         from runner.frontends.resident.start import run
 
         return run(main)
+    if words[:1] == ["serve"] and words[1:2] != ["web"] and words[1:2] != ["session"]:
+        from runner.cli.listen import is_foreground, run_listening
+        from runner.frontends.remote.argv import parse_web
+
+        if is_foreground(words[1:]):
+            return run_listening(parse_web(words[1:])[0], main)
     if words[:2] == ["guard", "hook"] and not {"-h", "--help"} & set(words):
         gc.disable()
         from runner.frontends.guard.hook import run_hook
 
         return run_hook(words[2:], worker=spare is not None)
+    if words[:2] == ["serve", "web"]:
+        from runner.frontends.remote.command import run_web
+
+        return run_web(words[2:])
     if words[:2] == ["serve", "session"]:
         from runner.agent.startup import run_args
         from runner.frontends.hosted.argv import parse_host

@@ -322,6 +322,9 @@ KEYS: tuple[Key, ...] = (
     Key("serve.idle", ValueType.SECONDS, YOURS, "the time without work after which the resident process ends", 1800.0,
         example='"30m"'),
     Key("serve.sessions", ValueType.WHOLE, YOURS, "the maximum number of sessions in the resident process", 8),
+    Key("serve.listen", ValueType.TEXT, YOURS,
+        "the address of remote access, which the resident process then always starts (docs/guide/remote.md)",
+        example='"127.0.0.1:8443"'),
 
     Key("web.fetch", ValueType.SWITCH, TIGHTEN, "let the model read web pages; the rules about hosts hold", True),
     Key("web.search", ValueType.TEXT, YOURS,

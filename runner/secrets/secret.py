@@ -4,8 +4,9 @@ Flow: `runner/secrets/resolve.py` -> `Secret` -> `runner/providers/connection.py
 parts read a value: the keyring to store a key, the broker to add a credential to a request, the redactor to mask a
 secret, `runner/audit/signing.py` to sign, `runner/mcp` to add the token of a tool server and to store it,
 `runner/web/session_web.py` to add the key of a search service,
-`runner/frontends/serve/http.py` for the token of its own clients, and this module to compare secrets, to find them in
-bytes, and to show the last characters of a refused key.
+`runner/frontends/serve/http.py` for the token of its own clients, `runner/cli/remote.py` and
+`runner/frontends/remote/tokens.py` to print and to hash the tokens of remote access, and this module to compare
+secrets, to find them in bytes, and to show the last characters of a refused key.
 
 A `Secret` registers itself when it is created and stays registered as long as the process runs: text that contains the
 secret may be written later than the last use of the key.

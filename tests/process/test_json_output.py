@@ -62,6 +62,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> CliHarness:
         made.agent("grants", "add", "make build", "p"),
         made.agent("memory", "add", "deploy on Fridays"),
         made.agent("jobs", "add", model, "--every=1h", "--name=hourly", "go"),
+        made.agent("serve", "token", "add", "phone"),
         made.agent("bundle", "add", _bundle(base), "--yes-hash", _bundle_hash(made, base)),
         made.agent("audit", "merge", f"{base}/state/audit.db", "--into", f"{base}/merged.db"),
     ]

@@ -14,29 +14,37 @@ from runner.resident import resident_folder
 from runner.state.paths import state_dir
 from runner.stderr import say_notice
 
+Companion = tuple[str, tuple[str, ...]]  # the kind and the command line of a process
 
-def run(main: Main, *, stay: bool = False) -> int:
+
+def run(main: Main, companions: tuple[Companion, ...] = (), *, stay: bool = False) -> int:
     """Run the resident process in this process and return its exit code. `main` is the entry point of the command
     line. With `stay` it does not end without work. Raise Stopped if it cannot run.
+
+    `companions` are processes that run as long as this one. Without any, `serve.listen` starts remote access.
     """
-    return run_resident(ready_folder(os.environ), _options(stay=stay), main, _announce)
+    return run_resident(ready_folder(os.environ), _options(companions, stay=stay), main, _announce)
 
 
 def _announce() -> None:
     say_notice("the resident process is ready; Ctrl-C ends it")
 
 
-def _options(*, stay: bool) -> ResidentOptions:
+def _options(companions: tuple[Companion, ...], *, stay: bool) -> ResidentOptions:
     settings = load(Path("/"), os.environ, unattended=True)  # no repository has a say about it
     idle, sessions = settings.value("serve", "idle"), settings.value("serve", "sessions")
     assert isinstance(idle, int | float)
     assert isinstance(sessions, int)
+    listen = settings.value("serve", "listen")
+    if listen and not companions:
+        companions = (("web", ("serve", "web", f"--listen={listen}")),)
     state = str(state_dir(os.environ))
 
     def due(now: float) -> list[list[str]]:
         return [["jobs", "run", id, "--scheduled"] for id in due_jobs(state, now)]
 
-    return ResidentOptions(idle=0.0 if stay else float(idle), sessions=sessions, due=due, keeps=jobs_wait)
+    idle = 0.0 if stay else float(idle)
+    return ResidentOptions(idle=idle, sessions=sessions, due=due, keeps=jobs_wait, companions=companions)
 
 
 def ready_folder(environ: Mapping[str, str]) -> str:
