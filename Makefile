@@ -36,10 +36,11 @@ types: $(VENV)/.dev
 imports: $(VENV)/.dev
 	$(BIN)/lint-imports
 
-docs: $(VENV)/.run  ## write the generated parts of docs/ (keys, events, JSON, the tests of each threat), and the help page
+docs: $(VENV)/.run  ## write the generated parts of docs/ (keys, events, JSON, the tests of each threat), the help page, and the parsed rules
 	$(BIN)/python docs/make_configuration.py
 	$(BIN)/python docs/make_events.py
 	$(BIN)/python docs/make_help.py
+	$(BIN)/python docs/make_packaged.py
 	$(BIN)/python docs/make_json.py
 	$(BIN)/python docs/make_threat_tests.py
 

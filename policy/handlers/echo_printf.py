@@ -10,13 +10,14 @@ from itertools import islice, product, takewhile
 from policy.interpreter.command_call import Call
 from policy.interpreter.shell_state import ExitStates
 from policy.model.abstract_word import ANYTHING, MOST_HINTS, MOST_TEXT, AbstractWord, literal
+from policy.model.glob import late
 from policy.model.tier import Tier
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_FLAGS = re.compile(r"-[neE]+")
-_ESCAPE = re.compile(r"\\(?:0?([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|([abfnrtv\\]))")
+_NAME = late(r"[A-Za-z_][A-Za-z0-9_]*")
+_FLAGS = late(r"-[neE]+")
+_ESCAPE = late(r"\\(?:0?([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|([abfnrtv\\]))")
 _LETTER_ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "\\": "\\"}
-_FIELD = re.compile(r"%[-+ #0-9.*]*([a-zA-Z%])")
+_FIELD = late(r"%[-+ #0-9.*]*([a-zA-Z%])")
 MOST_REPETITIONS = 50  # repetitions of the format of printf
 
 
@@ -86,8 +87,8 @@ def _echo_output(call: Call) -> str | None:
     return text if "n" in flags else f"{text}\n"
 
 
-_PLAIN_FIELD = re.compile(r"%s|%%|\\[nt\\]|[^%\\]")
-_PLAIN_FORMAT = re.compile(rf"(?:{_PLAIN_FIELD.pattern})*")
+_PLAIN_FIELD = late(r"%s|%%|\\[nt\\]|[^%\\]")
+_PLAIN_FORMAT = late(rf"(?:{_PLAIN_FIELD.pattern})*")
 _PLAIN_ESCAPES = {"%%": "%", "\\n": "\n", "\\t": "\t", "\\\\": "\\"}
 
 

@@ -1,6 +1,5 @@
 """The interpreter of commands: judges every command that an action may run, for all words that it may run with."""
 
-import re
 from collections.abc import Callable, Sequence
 from functools import cached_property, reduce
 from itertools import islice
@@ -15,6 +14,7 @@ from policy.model.abstract_word import AbstractWord, SourceSpan, literal
 from policy.model.assessment import Check, EffectKind, Reason, RuleKind, RuleRef, Scope
 from policy.model.facts import Facts
 from policy.model.frozen import replace
+from policy.model.glob import late
 from policy.model.profile import Profile
 from policy.model.secret_paths import inside
 from policy.model.tier import Ruling, Tier
@@ -28,9 +28,9 @@ MOST_LIKELY = 40  # variants of one command with likely texts
 
 _UNKNOWN_WORD = AbstractWord()  # one word, known only at run time
 
-_PROGRAM_NAME = re.compile(r"(?=.*[A-Za-z])[A-Za-z0-9_][A-Za-z0-9_.+-]*")
+_PROGRAM_NAME = late(r"(?=.*[A-Za-z])[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 _BIN = ("/bin", "/usr/bin", "/sbin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin")
-_GIT_PROGRAMS = re.compile(r"/usr/(?:local/)?lib(?:exec|64)?/git-core")  # as printed by `git --exec-path`
+_GIT_PROGRAMS = late(r"/usr/(?:local/)?lib(?:exec|64)?/git-core")  # as printed by `git --exec-path`
 
 
 class Interpreter:

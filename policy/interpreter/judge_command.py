@@ -1,6 +1,5 @@
 """Judgement of a simple command by its rule: flags letter by letter, operands by position."""
 
-import re
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 from fnmatch import fnmatchcase
@@ -12,6 +11,7 @@ from policy.model.abstract_word import AbstractWord, literal, tokens
 from policy.model.assessment import CONSEQUENCE_TEXTS, FLAG_CONSEQUENCES, Consequence, EffectKind, Scope
 from policy.model.facts import SERVICE_CLIENTS, Kind
 from policy.model.frozen import replace
+from policy.model.glob import late
 from policy.model.secret_paths import inside
 from policy.model.tier import Tier
 from policy.rules.rule import CommandRule, Flag, Operands, Role
@@ -30,7 +30,7 @@ _VERBS = {
 _RUNNING = frozenset(["packages", "network-code", "npx"])  # handlers of programs that run the code that they fetched
 
 
-_SEARCHES = re.compile(r"(?:e|f|z|ze|zf|xz|xze|xzf|bz|bze|bzf|pdf)?grep|rg|ag|ack")
+_SEARCHES = late(r"(?:e|f|z|ze|zf|xz|xze|xzf|bz|bze|bzf|pdf)?grep|rg|ag|ack")
 _REVISIONS_ON_INPUT = frozenset(["--batch", "--stdin"])  # of Git: flags by which it reads revisions from its input
 # Flags whose value is a file that lists paths; `-f` is one of `file` alone.
 _LISTS = frozenset(["-T", "-a", "--arg-file", "-i", "--input-file", "file -f"])

@@ -11,6 +11,7 @@ from policy.model.abstract_word import AbstractWord, literal
 from policy.model.assessment import Consequence, EffectKind, Scope
 from policy.model.facts import GitSource, GitSourceKind
 from policy.model.frozen import replace
+from policy.model.glob import late
 from policy.model.host_words import ADDRESS, LOGIN, SENT_FILE, WHOLE_HOST, endpoint, is_remote_path, mounted
 from policy.model.secret_names import sometimes
 from policy.model.tier import Tier
@@ -21,14 +22,14 @@ if TYPE_CHECKING:
 
 _LANGUAGES = (Role.SED, Role.AWK, Role.JQ)
 # `NAME@KIND:REST` on a command line of a package manager of Node.js: an alias, a folder or a repository.
-_SPECIFIED = re.compile(
+_SPECIFIED = late(
     r"(?:@[^/@:]+/)?[^/@:]+@(npm|jsr|workspace|catalog|patch|file|link|portal|github|gitlab|bitbucket|gist):(?!//)(.*)",
     re.DOTALL,
 )
 _PLACES = ("file", "link", "portal")
 _HOSTED = {"github": "github.com", "gitlab": "gitlab.com", "bitbucket": "bitbucket.org", "gist": "gist.github.com"}
 _NODE_MANAGERS = frozenset(["npm", "npx", "yarn", "pnpm", "pnpx", "bun", "bunx"])
-LOCAL_URL = re.compile(r"file:(?://(?:(?:localhost|127\.0\.0\.1)(?=/))?)?", re.IGNORECASE)
+LOCAL_URL = late(r"file:(?://(?:(?:localhost|127\.0\.0\.1)(?=/))?)?", re.IGNORECASE)
 # The spelling that each role requires; other words may have another meaning. Texts: `re` compiles them at their first
 # use.
 _REQUIRED = {
@@ -39,8 +40,8 @@ _REQUIRED = {
     Role.XPATH: r"(?si:(?!.*(?:document|evaluate|unparsed|extension|script))[^\0]*)",
     Role.PICTURE: r"(?i:[A-Za-z0-9_./~+-][A-Za-z0-9_./~+ -]*\.(?:png|jpe?g|gif|bmp|tiff?|webp|ico|avif))",
 }
-_LEFT_OUT = re.compile(r":(?:[!^]|\(exclude\))")  # gitglossary(7), pathspec
-_FETCHED = re.compile(r"(?:https?|ftps?)://", re.IGNORECASE)
+_LEFT_OUT = late(r":(?:[!^]|\(exclude\))")  # gitglossary(7), pathspec
+_FETCHED = late(r"(?:https?|ftps?)://", re.IGNORECASE)
 
 
 def apply(call: Call, role: Role, word: AbstractWord) -> None:

@@ -1,12 +1,12 @@
 """The classification of paths: the real path, and whether it is in the workspace, in the system, outside or secret."""
 
-import re
 from enum import StrEnum
 from functools import lru_cache
 
 from policy.model.assessment import Scope
 from policy.model.facts import Facts, GitSource, GitSourceKind, Kind
 from policy.model.frozen import dataclass
+from policy.model.glob import late
 from policy.model.host_words import endpoint
 from policy.model.profile import Profile
 from policy.model.secret_names import sometimes
@@ -20,7 +20,7 @@ LONGEST = 4096  # characters of a path: PATH_MAX of Linux, more than that of mac
 LOOK = 15  # steps of the budget for one look at the disk
 _CONTENT = ("objects", "lfs", "rebase-merge", "rebase-apply", "rr-cache")  # gitrepository-layout(5)
 SCRATCH = "/tmp"  # noqa: S108  # in the sandbox its own folder, which exists as long as the session
-_SOCKET = re.compile(r"(?:/dev/(?:tcp|udp)|/inet[46]?/(?:tcp|udp)/[^/]*)/([^/]*)(?:/([^/]*))?")  # of bash, and of gawk
+_SOCKET = late(r"(?:/dev/(?:tcp|udp)|/inet[46]?/(?:tcp|udp)/[^/]*)/([^/]*)(?:/([^/]*))?")  # of bash, and of gawk
 _SOCKETS = ("/dev/tcp/", "/dev/udp/", "/inet")
 
 
@@ -323,12 +323,12 @@ def _device(path: str) -> Device:
 
 
 # These links have another target for each process that follows them.
-_PROCESS_LINK = re.compile(
+_PROCESS_LINK = late(
     r"/proc/(?:self|thread-self|[0-9]+)(?:/task/[0-9]+)?/(?:cwd|root|exe|fd|map_files|ns)(?:/|\Z)|/dev/fd/(?![012]\Z)"
 )
 _PROCESS_LINK_STARTS = ("/proc/", "/dev/fd/")
 # Facts about the machine without data of users; the memory, environment and files of a process are not among them.
-_SAFE_PROC = re.compile(
+_SAFE_PROC = late(
     r"/proc(/(cpuinfo|meminfo|loadavg|uptime|version|stat|filesystems|mounts|swaps|partitions|diskstats|vmstat|cmdline"
     r"|modules|devices|interrupts|net(/.*)?|sys(/.*)?|self/(status|stat|limits|cgroup|mounts|mountinfo|comm)))?\Z"
     r"|/sys(/.*)?\Z|/dev(/disk(/.*)?)?\Z"

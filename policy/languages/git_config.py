@@ -11,19 +11,20 @@ import re
 from functools import lru_cache
 
 from policy.model.frozen import dataclass
+from policy.model.glob import late
 
 LONGEST = 1 << 20  # bytes: the largest file that is read here; Git itself has no such limit
 _MOST_SETTINGS = 50_000  # sections and settings of a file, which take a fraction of a second to read
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_HEADER = re.compile(rb'\[([A-Za-z0-9.-]+)(?:[ \t]+"((?:[^"\\\n]|\\[^\n])*)")?\]')
-_KEY = re.compile(rb"([A-Za-z][A-Za-z0-9-]*)[ \t]*(=|\n|\Z)")
-_LOOSE_HEADER = re.compile(rb"\s*\[\s*([^\]\s\"]*)(?:\s+\"((?:[^\"\\\n]|\\.)*)\")?[^\]\n]*\]")
-_LOOSE_SETTING = re.compile(rb"\s*([A-Za-z][A-Za-z0-9-]*)\s*=(.*)")
-_ESCAPED = re.compile(rb"\\(.)")
-_PLAIN = re.compile(rb'[^ \t"\\#;\n]+')
-_QUOTED = re.compile(rb'[^"\\\n]+')
-_BLANK = re.compile(rb"[ \t]+")
+_HEADER = late(rb'\[([A-Za-z0-9.-]+)(?:[ \t]+"((?:[^"\\\n]|\\[^\n])*)")?\]')
+_KEY = late(rb"([A-Za-z][A-Za-z0-9-]*)[ \t]*(=|\n|\Z)")
+_LOOSE_HEADER = late(rb"\s*\[\s*([^\]\s\"]*)(?:\s+\"((?:[^\"\\\n]|\\.)*)\")?[^\]\n]*\]")
+_LOOSE_SETTING = late(rb"\s*([A-Za-z][A-Za-z0-9-]*)\s*=(.*)")
+_ESCAPED = late(rb"\\(.)")
+_PLAIN = late(rb'[^ \t"\\#;\n]+')
+_QUOTED = late(rb'[^"\\\n]+')
+_BLANK = late(rb"[ \t]+")
 _ESCAPES = {b"n": b"\n", b"t": b"\t", b"b": b"\b", b"\\": b"\\", b'"': b'"'}
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from enum import Enum
 from functools import lru_cache
 
-from policy.model.glob import glob
+from policy.model.glob import glob, late
 from policy.model.secret_paths import normal
 
 
@@ -145,9 +145,9 @@ _INTERPRETERS = (
     r"(?:.*/)?(?:(?:ba|da|z|k|mk|fi|c|tc)?sh|(?:python|pypy|perl|ruby|php|lua)[\d.]*|node|deno|bun|luajit|tclsh|Rscript"
     r"|guile|elixir|java|osascript|source|\.)"
 )
-_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
-_VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)[^}]*\}|([A-Za-z_]\w*)|\{[^}]*\}|[@*#?$!0-9-])")
-_FILE_NAME = re.compile(r"\.?[\w-]*[A-Za-z][\w-]*(?:\.[A-Za-z][\w-]*)+|\.[A-Za-z][\w-]*")
+_ASSIGNMENT = late(r"[A-Za-z_]\w*=")
+_VARIABLE = late(r"\$(?:\{([A-Za-z_]\w*)[^}]*\}|([A-Za-z_]\w*)|\{[^}]*\}|[@*#?$!0-9-])")
+_FILE_NAME = late(r"\.?[\w-]*[A-Za-z][\w-]*(?:\.[A-Za-z][\w-]*)+|\.[A-Za-z][\w-]*")
 # fmt: on
 _UNKNOWN = "\0"
 _MAX_DEPTH = 4  # command lines inside the words of command lines

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from functools import reduce
 
 from policy.model.frozen import dataclass, replace
+from policy.model.glob import late
 
 MOST_MAYBE = 41  # texts of one word; one more than any caller tries, so that a caller notices a cut list
 MOST_TEXT = 16 * 1024  # characters; the rest of a longer text is unknown
@@ -263,10 +264,10 @@ def unquoted(value: AbstractWord) -> AbstractWord:
     )
 
 
-_NUMERIC = re.compile(r"0|-?[1-9][0-9]{0,17}")
+_NUMERIC = late(r"0|-?[1-9][0-9]{0,17}")
 _SPECIAL = frozenset(" \t\n*?[]\\")
 _GLOBS = frozenset("*?[]\\")
-_GLOB = re.compile(r"[*?\[\]]")
+_GLOB = late(r"[*?\[\]]")
 
 
 def _fields(texts: tuple[str, ...]) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 A short command such as `agent exec` defines more than a hundred such classes before it judges anything, and most of
 them never have an instance. `dataclasses` compiles six functions for each class, which took a quarter of the start-up
-time. This module compiles only `__init__`, when the first instance is created; the other functions are shared, or
+time. This module compiles only `__init__`, after the first instances were created; the other functions are shared, or
 closures over one getter.
 
 Instances support what instances of a standard dataclass support: `fields`, `replace`, `asdict`, `match`, comparison,
@@ -44,6 +44,7 @@ else:
 
 
 _FEW = 5  # fields that are set by calls
+_UNCOMPILED = 12  # instances of a class before its `__init__` is compiled
 
 _Getter = Callable[[object], tuple[object, ...]]
 _plans: dict[type, tuple[_Getter | None, dict[str, int]]] = {}  # for `replace`
@@ -75,9 +76,14 @@ def _record(cls: type) -> type:
     def __hash__(self: object) -> int:
         return hash(key(self))
 
+    first: list[_FirstValues] = []  # one entry after the first value
+
     def __init__(self: object, *args: object, **kwargs: object) -> None:
-        made.__init__ = _init(made)  # type: ignore[misc]  # compiled for the first instance
-        made.__init__(self, *args, **kwargs)  # type: ignore[misc]  # looked up on the class: the compiled function
+        if not first:
+            first.append(_FirstValues(made))
+        if not first[0].set(self, args, kwargs):
+            made.__init__ = _init(made)  # type: ignore[misc]  # compiled for the following instances
+            made.__init__(self, *args, **kwargs)  # type: ignore[misc]  # looked up on the class: the compiled function
 
     shared = {"__setattr__": _frozen, "__delattr__": _frozen, "__getstate__": _values, "__setstate__": _restore}
     own = {"__init__": __init__, "__repr__": _repr, "__eq__": __eq__, "__hash__": __hash__}
@@ -95,6 +101,52 @@ def _slotted(plain: type, names: list[str]) -> type:
     made: type = type(plain)(plain.__name__, plain.__bases__, body)
     made.__qualname__ = plain.__qualname__
     return made
+
+
+class _FirstValues:
+    """The setter of the fields of the first `_UNCOMPILED` instances of a class.
+
+    Compiling `__init__` takes as long as the creation of thirty instances by this setter, and a short command creates
+    fewer of most classes.
+    """
+
+    def __init__(self, cls: type) -> None:
+        self._left = _UNCOMPILED
+        # In the order of the parameters: the name, the default or MISSING, and the function that makes it or MISSING.
+        every = [each for each in fields(cls) if each.init]
+        self._given = [(each.name, each.default, each.default_factory) for each in every]
+        self._setters = [getattr(cls, each.name).__set__ for each in every]
+        self._after: Callable[[object], None] | None = getattr(cls, "__post_init__", None)
+        if any(each.kw_only for each in every):
+            self._left = 0
+
+    def set(self, made: object, args: tuple[object, ...], kwargs: dict[str, object]) -> bool:
+        """Set the fields of `made` and return True; return False, without an effect, if `__init__` has to do it.
+
+        The compiled function also raises the errors for arguments that do not fit.
+        """
+        if not self._left or len(args) > len(self._given):
+            return False
+        values = list(args)
+        used = 0
+        for name, default, make in self._given[len(args) :]:
+            if name in kwargs:
+                values.append(kwargs[name])
+                used += 1
+            elif default is not MISSING:
+                values.append(default)
+            elif make is not MISSING:
+                values.append(make())
+            else:
+                return False
+        if used != len(kwargs):
+            return False
+        self._left -= 1
+        for setter, value in zip(self._setters, values, strict=True):
+            setter(made, value)
+        if self._after is not None:
+            self._after(made)
+        return True
 
 
 def _init(cls: type) -> Callable[..., None]:

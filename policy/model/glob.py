@@ -1,7 +1,12 @@
-"""Patterns in which `*` matches any text, `?` one character, and every other character itself."""
+"""Patterns: globs, and regular expressions that are compiled at their first use.
+
+In a glob, `*` matches any text, `?` one character, and every other character itself. A regular expression takes 0.1 ms
+to compile, and a short command loads the modules of more than fifty and uses ten.
+"""
 
 import re
 from functools import lru_cache
+from typing import TYPE_CHECKING, AnyStr, Generic
 
 
 def glob(text: str, pattern: str) -> bool:
@@ -40,3 +45,31 @@ def _find(text: str, piece: str, start: int, end: int) -> int:
 @lru_cache(maxsize=512)
 def _compiled(piece: str) -> re.Pattern[str]:
     return re.compile("".join("." if char == "?" else re.escape(char) for char in piece), re.DOTALL)
+
+
+_METHODS = ("findall", "finditer", "fullmatch", "match", "search", "split", "sub")
+
+
+class _LatePattern(Generic[AnyStr]):
+    """A regular expression that is compiled at its first use. It has the methods of `re.Pattern`."""
+
+    def __init__(self, text: AnyStr, flags: int = 0) -> None:
+        self.pattern: AnyStr = text
+        self._flags = flags
+
+    def __getattr__(self, name: str) -> object:
+        if name not in _METHODS:
+            raise AttributeError(name)
+        compiled = re.compile(self.pattern, self._flags)
+        for each in _METHODS:  # found before `__getattr__` from now on
+            self.__dict__[each] = getattr(compiled, each)
+        return self.__dict__[name]
+
+
+if TYPE_CHECKING:
+
+    def late(text: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
+        """Return the regular expression `text`, which is compiled at its first use."""
+
+else:
+    late = _LatePattern

@@ -3,10 +3,12 @@
 import re
 from collections.abc import Iterable
 
-ADDRESS = re.compile(r"[A-Za-z0-9+.-]+://|([A-Za-z0-9_.-]+@)?[A-Za-z0-9_-][A-Za-z0-9_.-]+:(?!\\)")
-LOGIN = re.compile(r"[A-Za-z0-9_.+-]+@[A-Za-z0-9_.-]+:")
-WHOLE_HOST = re.compile(r"[A-Za-z0-9+.-]+://[^/?#]+[/?#]")
-SENT_FILE = re.compile(r"[^@<]*[@<]([^;]+)", re.DOTALL)  # `@path`, `name=@path;type=..`, `name@path`
+from policy.model.glob import late
+
+ADDRESS = late(r"[A-Za-z0-9+.-]+://|([A-Za-z0-9_.-]+@)?[A-Za-z0-9_-][A-Za-z0-9_.-]+:(?!\\)")
+LOGIN = late(r"[A-Za-z0-9_.+-]+@[A-Za-z0-9_.-]+:")
+WHOLE_HOST = late(r"[A-Za-z0-9+.-]+://[^/?#]+[/?#]")
+SENT_FILE = late(r"[^@<]*[@<]([^;]+)", re.DOTALL)  # `@path`, `name=@path;type=..`, `name@path`
 
 
 # Default ports by scheme (IANA's list of service names). Web addresses are not included: a host without a port means 80
@@ -19,13 +21,13 @@ _PORTS = {
 }  # fmt: skip
 _WEB = frozenset(["http", "https", "ws", "wss", "ftp", "ssh", "git"])
 # libpq: these parameters name the host, not the authority before them.
-_ELSEWHERE = re.compile(r"[?&](host|hostaddr|port|service|servicefile)=")
-_LOOPBACK = re.compile(r"localhost|127(?:\.[0-9]{1,3}){3}|\[::1\]")
-_MAY_BE_LOOPBACK = re.compile(r"localhost|127\.|\[::1\]")
-_LISTENING = re.compile(r"(?:localhost|127(?:\.[0-9]{1,3}){3}|\[?::1?\]?|0\.0\.0\.0|\*)?")
-_SLASHED = re.compile(r"(https?|wss?|ftps?):/", re.IGNORECASE)
-_DIGITS = re.compile(r"[0-9]+")
-_COPIED = re.compile(r"([^@:/]*@)?(\[[^\]/]*\]|[^@:/\[\]]+):")  # `host:path`, as `scp` and Git parse it
+_ELSEWHERE = late(r"[?&](host|hostaddr|port|service|servicefile)=")
+_LOOPBACK = late(r"localhost|127(?:\.[0-9]{1,3}){3}|\[::1\]")
+_MAY_BE_LOOPBACK = late(r"localhost|127\.|\[::1\]")
+_LISTENING = late(r"(?:localhost|127(?:\.[0-9]{1,3}){3}|\[?::1?\]?|0\.0\.0\.0|\*)?")
+_SLASHED = late(r"(https?|wss?|ftps?):/", re.IGNORECASE)
+_DIGITS = late(r"[0-9]+")
+_COPIED = late(r"([^@:/]*@)?(\[[^\]/]*\]|[^@:/\[\]]+):")  # `host:path`, as `scp` and Git parse it
 
 
 def endpoint(text: str, port: str = "") -> str | None:
@@ -129,7 +131,7 @@ def is_remote_path(text: str) -> bool:
     return bool(found) and "/" not in before and bool(before)
 
 
-_MOUNT = re.compile(r"[a-z-]+(=|,|\Z)")
+_MOUNT = late(r"[a-z-]+(=|,|\Z)")
 
 
 def mounted(text: str) -> tuple[str, bool]:

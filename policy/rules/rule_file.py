@@ -9,9 +9,10 @@ from collections.abc import Iterator
 
 from policy.model.assessment import RuleKind, RuleRef
 from policy.model.frozen import dataclass
+from policy.model.glob import late
 from policy.model.verdict import Problem, ProblemError
 
-_HEADER = re.compile(r'^\[(?:"([^"\]]+)"|([A-Za-z0-9_.+-]+)|\[example\])\]\s*(?:#.*)?$')
+_HEADER = late(r'^\[(?:"([^"\]]+)"|([A-Za-z0-9_.+-]+)|\[example\])\]\s*(?:#.*)?$')
 _COMMENT = r"(?:\#[^\x00-\x08\x0a-\x1f\x7f]*+)?"
 _SIMPLE_HEADER = re.compile(rf'\[(?:[A-Za-z0-9_-]+|"[^"\\\x00-\x1f\x7f]+")\][ \t]*+{_COMMENT}(?:\n|\Z)')
 _LINE = re.compile(
@@ -21,8 +22,8 @@ _LINE = re.compile(
     )[ \t]*+)?{_COMMENT}(?:\n|\Z)""",
     re.VERBOSE,
 )
-_ALSO = re.compile(r'^also\s*=\s*"([^"]*)"', re.MULTILINE)
-_FAMILY = re.compile(r'^family\s*=\s*"([^"]*)"', re.MULTILINE)
+_ALSO = late(r'^also\s*=\s*"([^"]*)"', re.MULTILINE)
+_FAMILY = late(r'^family\s*=\s*"([^"]*)"', re.MULTILINE)
 
 
 class RuleError(ProblemError):

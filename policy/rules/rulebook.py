@@ -5,13 +5,13 @@ tests run. Loading splits the files into tables; a table is parsed when its prog
 start-up and decisions do not pay for tables that are not used.
 """
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, lru_cache, partial
 from typing import Any
 
 from policy.model.assessment import RULE_CONSEQUENCES, Consequence, RuleRef
 from policy.model.frozen import dataclass, replace
+from policy.model.glob import late
 from policy.model.tier import Tier
 from policy.rules.rule import GRAMMARS, CommandRule, Flag, Operands, Role
 from policy.rules.rule_file import Chunk, chunks
@@ -39,10 +39,10 @@ _SWITCHES = ("any", "open", "interpreter", "plain", "builtin", "tame", "single",
 KEYS = (*_PARSED, *_WORD_SETS, *_TEXTS, *_SWITCHES)
 _EXAMPLE_KEYS = ("run", "tier", "effects", "why")
 
-_FLAG = re.compile(
+_FLAG = late(
     r"(-#|--?[A-Za-z0-9@?^+][A-Za-z0-9@._+:-]*|\+[A-Za-z]*|@|-)(?:([=?])([a-z]*)(?:,([a-z]+))?)?(?:!([a-z-]+))?\Z"
 )
-_SLOT = re.compile(r"([a-z]+)([*+?]?)\Z")
+_SLOT = late(r"([a-z]+)([*+?]?)\Z")
 _TIERS = {tier.label: tier for tier in Tier if tier < Tier.SECRET}
 _ROLES = {role.value: role for role in Role}
 _SETS = ("sets",)
@@ -296,29 +296,94 @@ def parse_examples(text: str, file: str) -> tuple[RuleExample, ...]:
     return tuple(examples)
 
 
+RuleIndex = dict[str, Any]  # see `RuleBook.index`
+
+
+class _IndexedChunks(Mapping[str, list[Chunk]]):
+    """The tables of each program, cut out of the rule files at the places that an index names."""
+
+    __slots__ = ("_cut", "_files", "_programs")
+
+    def __init__(self, files: Mapping[str, str], programs: dict[str, Any]) -> None:
+        self._files, self._programs = files, programs
+        self._cut: dict[str, list[Chunk]] = {}
+
+    def __getitem__(self, name: str) -> list[Chunk]:
+        found = self._cut.get(name)
+        if found is None:
+            place = self._programs[name]
+            found = self[place] if isinstance(place, str) else _cut_out(self._files, *place)
+            self._cut[name] = found
+        return found
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._programs
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._programs)
+
+    def __len__(self) -> int:
+        return len(self._programs)
+
+
+def _cut_out(files: Mapping[str, str], file: str, places: list[Any]) -> list[Chunk]:
+    return [Chunk(tuple(words.split()), files[file][start:end], file, line) for words, start, end, line in places]
+
+
 class RuleBook:
     """The index of all rules by the bare name of the program."""
 
     __slots__ = ("_chunks", "_rules", "_sets", "files")
 
-    def __init__(self, files: Mapping[str, str]) -> None:
+    def __init__(self, files: Mapping[str, str], index: RuleIndex | None = None) -> None:
         """Index rule files (name -> text). A table is parsed, and its errors raised, when it is needed; `check` parses
-        all.
+        all. `index` is what the method `index` returned for exactly these files, so that they are not searched again.
         """
         self.files = files
         self._rules: dict[str, CommandRule] = {}
-        self._chunks: dict[str, list[Chunk]] = {}
-        self._sets: dict[str, Callable[[], dict[str, str]]] = {}  # the flag sets by file, parsed when they are needed
+        self._chunks: Mapping[str, list[Chunk]]
+        self._sets: dict[str, Callable[[], dict[str, str]]]  # the flag sets by file, parsed when they are needed
+        if index is not None:
+            self._chunks = _IndexedChunks(files, index["programs"])
+            self._sets = {
+                file: cache(lambda file=file, places=places: _sets(_cut_out(files, file, places)))
+                for file, places in index["sets"].items()
+            }
+            return
+        self._sets, self._chunks = {}, (found := dict[str, list[Chunk]]())
         for file, text in files.items():
             tables = list(chunks(text, file))
             self._sets[file] = cache(partial(_sets, tables))
             for program, own in _by_program(tables).items():
                 for name in (program, *_also(own)):
-                    if name in self._chunks:
-                        other = self._chunks[name][0]
+                    if name in found:
+                        other = found[name][0]
                         why = f"`{name}` is described in {other.file}:{other.line} too"
                         raise own[0].error(why, "keep one of them")
-                    self._chunks[name] = own
+                    found[name] = own
+
+    def index(self) -> RuleIndex:
+        """Return the places of all tables as JSON data: `programs` by name, and the `sets` of each file.
+
+        A program has its file and, for each table, the words of its header, its first and last character in the file,
+        and its line. Another name of a program has that name alone.
+        """
+        programs: dict[str, Any] = {}
+        for name, own in self._chunks.items():
+            program = own[0].words[0]
+            programs[name] = program if name != program else (own[0].file, [self._place(chunk) for chunk in own])
+        sets = {
+            file: [self._place(chunk) for chunk in chunks(text, file) if chunk.words == _SETS]
+            for file, text in self.files.items()
+        }
+        return {"programs": programs, "sets": sets}
+
+    def _place(self, chunk: Chunk) -> tuple[str, int, int, int]:
+        text = self.files[chunk.file]
+        start = 0
+        for _ in range(chunk.line - 1):
+            start = text.index("\n", start) + 1
+        return " ".join(chunk.words), start, start + len(chunk.text), chunk.line
 
     def find(self, name: str) -> CommandRule | None:
         """Return the rule of the program `name`, or None for an unknown program."""

@@ -6,6 +6,7 @@ from dataclasses import fields
 from typing import Any
 
 from policy.model.frozen import replace
+from policy.model.glob import late
 from policy.model.profile import Profile
 from policy.model.verdict import Limits, ProblemError
 from policy.toml.schema import KeyPath, TomlDocument, TomlError, Value, ValueType, read
@@ -36,9 +37,7 @@ _LISTS: Mapping[KeyPath, str] = {  # where it stands in the file -> the field of
 _DENIED = ("deny", "commands")
 _ABSOLUTE = {("secret", "paths"), ("system", "folders")}
 _NAMES = {("secret", "names"), ("secret", "public"), ("environment", "names")}
-_CREDENTIAL = re.compile(
-    r"TOKEN|SECRET|PASSW|CREDENTIAL|_KEY|APIKEY|AUTH(?!ORS?(?:_|\Z))|COOKIE|SESSION", re.IGNORECASE
-)
+_CREDENTIAL = late(r"TOKEN|SECRET|PASSW|CREDENTIAL|_KEY|APIKEY|AUTH(?!ORS?(?:_|\Z))|COOKIE|SESSION", re.IGNORECASE)
 
 
 class ProfileError(ProblemError):

@@ -3,7 +3,6 @@ nearest key.
 """
 
 import re
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field
 from datetime import date, datetime
@@ -12,14 +11,15 @@ from itertools import chain
 from math import isfinite
 
 from policy.model.frozen import dataclass, replace
+from policy.model.glob import late
 from policy.model.verdict import Problem, ProblemError
 
-_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_BARE = late(r"[A-Za-z0-9_-]+")
 _DEEPEST = 16  # parts of a key
 _UNREADABLE = "cannot be read"
-_STRING = re.compile(r""""(?:[^"\\]|\\.)*(?:"|\\?$)|'[^']*(?:'|$)""")  # what does not end, ends with its line
-_BETWEEN = re.compile(r"[][{}=,]")
-_WHERE = re.compile(r"\(at (?:line (\d+), column \d+|end of document)\)")
+_STRING = late(r""""(?:[^"\\]|\\.)*(?:"|\\?$)|'[^']*(?:'|$)""")  # what does not end, ends with its line
+_BETWEEN = late(r"[][{}=,]")
+_WHERE = late(r"\(at (?:line (\d+), column \d+|end of document)\)")
 
 
 class ValueType(Enum):
@@ -181,6 +181,8 @@ def parse(text: str, source: str) -> dict[str, object]:
     if line := too_deep(text):
         why, fix = f"a key has more than {_DEEPEST} parts", "correct that line"
         raise TomlError(source, line, "", why, fix, fault=_UNREADABLE)
+    import tomllib  # slow to import, and a start without a configuration file parses no text
+
     try:
         return tomllib.loads(text)
     except ValueError as error:  # TOMLDecodeError, or a number too long to be one
@@ -209,6 +211,8 @@ def _syntax(error: ValueError, source: str, text: str) -> TomlError:
     found = _WHERE.search(str(error))
     end = text.count("\n") + (not text.endswith("\n"))
     line = int(found[1]) if found and found[1] else max(end, 1)
+    import tomllib
+
     known = isinstance(error, tomllib.TOMLDecodeError)
     why = _WHERE.sub("", str(error)).strip().rstrip(".") if known else "a number in it is too long"
     why = f"it is not valid TOML: {why[:1].lower()}{why[1:]}"

@@ -10,18 +10,18 @@ a value may be a token that a user passes through.
 import hashlib
 import json
 import os
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from itertools import islice
 from typing import Any, TypeVar
 
 from policy.model.facts import Facts, Kind, PathFact, Remotes, ShellText
+from policy.model.glob import late
 from policy.model.profile import Profile
 
 MOST = 48 << 10  # characters of the part `asked` of one action
 ENTRIES = 1000  # entries of the workspace folder; if it has more, none is recorded
-_PASSWORD = re.compile(r"(://[^/@:]*:)[^/@]*(?=@)")
+_PASSWORD = late(r"(://[^/@:]*:)[^/@]*(?=@)")
 _Value = TypeVar("_Value")
 
 

@@ -35,11 +35,10 @@ _GIT_FILES = (
     *("/etc/gitconfig", "/usr/etc/gitconfig", "/usr/local/etc/gitconfig", "/opt/homebrew/etc/gitconfig"),
     *("/Library/Developer/CommandLineTools/usr/share/git-core/gitconfig", "~/.gitconfig", "~/.config/git/config"),
 )
-_NAMES = "|".join(map(re.escape, VARIABLES))
-_ASSIGNMENT = (  # not compiled here, as in `_SCRIPTS`: `re` compiles a pattern at its first use
-    rf"""(?:^|[\s;&|(])(?:({_NAMES})=|set(?:env)?[ \t]+(?:-\S+[ \t]+)*({_NAMES})[ \t]+)"""
-    r"""("(?:[^"\\]|\\.)*"|'[^']*'|[^\s;&|)]+)"""
-)
+# The beginning of an assignment, and its value, compiled at first use as in `_SCRIPTS`. The names of variables are
+# compared later: a pattern with all of them takes 3 ms to compile.
+_ASSIGNED = r"(?:^|(?<=[\s;&|(]))(?:([A-Za-z_]\w*)=|set(?:env)?[ \t]+(?:-\S+[ \t]+)*([A-Za-z_]\w*)[ \t]+)"
+_VALUE = r"""("(?:[^"\\]|\\.)*"|'[^']*'|[^\s;&|)]+)"""
 _INI: tuple[tuple[SettingTable, tuple[str, ...], tuple[str, ...]], ...] = (  # table, variables, files
     (MERCURIAL, ("HGRCPATH",), ("/etc/mercurial/hgrc", "~/.hgrc", "~/.config/hg/hgrc")),
     (NPM, ("NPM_CONFIG_USERCONFIG", "NPM_CONFIG_GLOBALCONFIG"), ("~/.npmrc",)),
@@ -205,12 +204,23 @@ def _in_scripts(left: list[str], includes: str, workspace: str, home: str) -> It
                 if each.startswith(("/", "~")) and (place := full_path(each, workspace, home)) not in left:
                     left.append(place)
             if shell:
-                for name, other, value in re.findall(_ASSIGNMENT, line):
-                    yield from _assigned(name or other, value, home)
+                for name, value in _assignments(line):
+                    yield from _assigned(name, value, home)
             if shell or "tmux" in path:
                 for word in setting_paths(SettingKind.SCRIPT, line.replace("#(", "$("), {"HOME": home}):
                     if word.startswith(("./", "../")) and not re.fullmatch(f"{_ACTIVATION}|{_TOOLS}", word):
                         yield SettingKind.FILE, word
+
+
+def _assignments(line: str) -> Iterator[tuple[str, str]]:
+    """Yield the name and the value of each assignment to one of `VARIABLES`, also inside other words and quotes."""
+    at, beginning, rest = 0, re.compile(_ASSIGNED), re.compile(_VALUE)
+    while found := beginning.search(line, at):
+        name = found[1] or found[2]
+        value = rest.match(line, found.end()) if name in VARIABLES else None
+        if value is not None:
+            yield name, value[1]
+        at = value.end() if value is not None else found.start() + 1
 
 
 def _assigned(name: str, value: str, home: str) -> Iterator[tuple[SettingKind, str]]:

@@ -7,21 +7,21 @@ netlink(7), linux/audit.h, the kernel's admin-guide/LSM/landlock. A denial by a 
 
 import contextlib
 import os
-import re
 import socket
 import struct
 import time
 
+from policy.model.glob import late
 from sandbox.backend import Violation
 
 _NETLINK_AUDIT, _READLOG = 9, 1
 _GET, _LANDLOCK_ACCESS, _LANDLOCK_DOMAIN = 1000, 1423, 1424
 _PATIENCE = 0.02  # seconds to wait for records, which a thread of the kernel sends
-_ACCESS = re.compile(
+_ACCESS = late(
     r"audit\((?P<when>\d+\.\d+):\d+\): domain=(?P<domain>[0-9a-f]+) blockers=(?P<blockers>[\w.,]+)"
     r'(?: (?:path|name)=(?P<path>"[^"]*"|[0-9A-F]+))?'
 )
-_DOMAIN = re.compile(r"domain=(?P<domain>[0-9a-f]+) status=allocated .*?\bpid=(?P<pid>\d+) ")
+_DOMAIN = late(r"domain=(?P<domain>[0-9a-f]+) status=allocated .*?\bpid=(?P<pid>\d+) ")
 _MOST, _KEPT = 5, 256  # violations of one command; records that are kept
 
 

@@ -1,4 +1,4 @@
-"""Tests of frozen classes: equal to dataclasses in all visible behaviour, without compilation before the first value."""
+"""Tests of frozen classes: equal to dataclasses in all visible behaviour, without compilation for the first values."""
 
 import copy
 import dataclasses
@@ -152,7 +152,7 @@ def test_it_keeps_apart_what_looks_alike() -> None:
     assert Text("a", SourceSpan(0, 1), True) != Text("a", SourceSpan(0, 1), False)
 
 
-def test_nothing_is_compiled_before_the_first_value(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_compiled_for_the_first_values(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled = []
     init = frozen._init
     monkeypatch.setattr(frozen, "_init", lambda made: compiled.append(made) or init(made))
@@ -161,9 +161,31 @@ def test_nothing_is_compiled_before_the_first_value(monkeypatch: pytest.MonkeyPa
     class Late:
         x: int
 
+    assert [Late(x=place).x for place in range(frozen._UNCOMPILED)] == list(range(frozen._UNCOMPILED))
     assert compiled == []
     assert [Late(1), Late(2), Late(3)][0].x == 1
     assert compiled == [Late]
+
+
+@pytest.mark.parametrize("wrong", [(), (1, 2, [], 3, 4)])
+def test_the_first_values_are_checked_as_all_others(wrong: tuple[object, ...]) -> None:
+    """Each function is called for a class without a value, for one with a value, and for one that is compiled."""
+    for before in (0, 1, frozen._UNCOMPILED + 1):
+
+        @frozen.dataclass(frozen=True, slots=True)
+        class Fresh(Point):
+            z: int = 5
+
+        made = [Fresh(1) for _ in range(before)]
+        with pytest.raises(TypeError):
+            Fresh(*wrong)  # type: ignore[arg-type]  # what is tried
+        with pytest.raises(TypeError, match="w"):
+            Fresh(1, w=1)  # type: ignore[call-arg]  # what is tried
+        with pytest.raises(TypeError, match="x"):
+            Fresh(1, x=1)  # type: ignore[misc]  # what is tried
+        value = Fresh(1, seen=[4])
+        assert (value.x, value.y, value.seen, value.z, value.told) == (1, 2, [4], 5, "1:2")
+        assert all(each.seen == [] and each.told == "1:2" for each in made)
 
 
 def test_other_kinds_are_left_to_the_standard_library() -> None:
