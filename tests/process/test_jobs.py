@@ -502,3 +502,40 @@ def test_a_folder_that_is_gone_is_reported(user: JobUser) -> None:
     assert done.returncode == Exit.USAGE
     assert "cannot be used" in done.stderr
     assert user.runs(id)[0].exit == Exit.USAGE
+
+
+@pytest.mark.threat("T296")
+@pytest.mark.parametrize("change", ["link", "repository"])
+def test_another_folder_at_the_same_path_gets_no_run(user: JobUser, change: str) -> None:
+    below = user.work / "src"
+    below.mkdir()
+    id = user.add("--every", "1h", "--cwd", str(below))
+    if change == "link":
+        elsewhere = user.base / "elsewhere"
+        elsewhere.mkdir()
+        below.rmdir()
+        below.symlink_to(elsewhere)
+    else:
+        (below / ".git").mkdir()  # the folder becomes a repository of its own
+    assert "another folder" in user.agent("jobs", "run", id, code=Exit.DENIED)
+    assert not list(user.base.rglob("made.txt"))
+    assert user.runs(id)[0].denials == 1
+
+
+@pytest.mark.threat("T298")
+def test_many_processes_for_one_time_make_one_run(user: JobUser) -> None:
+    id = user.add("--every", "1h", model=user.script("echo x >> made.txt"))
+    user.due_since(id, 5)
+    runs = [start(user, id) for _ in range(6)]
+    codes = [run.wait(timeout=120) for run in runs]
+    for run in runs:
+        run.stderr.close()
+    assert codes == [0] * 6
+    assert (user.work / "made.txt").read_text() == "x\n"
+    assert len(user.runs(id)) == 1
+
+
+def test_a_limit_of_money_needs_a_price(user: JobUser) -> None:
+    words = ("jobs", "add", "--every", "1h", "--max-cost", "1", "--model", "ollama:unknown-model", "x")
+    assert "no price is known" in user.agent(*words, code=Exit.USAGE)
+    user.add("--every", "1h", "--max-cost", "1")

@@ -3,10 +3,12 @@
 import os
 import time
 from collections.abc import Mapping
+from pathlib import Path
 
 from policy.model.frozen import dataclass
 from policy.model.tier import Mode
 from runner.agent.startup import RunArgs
+from runner.config import load
 from runner.config.trust.session_check import look_at
 from runner.engine.run_limits import RunBudget
 from runner.gate.gate import folder, refuse_folder
@@ -14,7 +16,7 @@ from runner.jobs.job import LONGEST_PROMPT, Job, JobBudget, checked_mode, checke
 from runner.jobs.schedule import Schedule
 from runner.jobs.workspace_trust import current_trust
 from runner.problems import usage
-from runner.providers.catalog import full_name
+from runner.providers.catalog import full_name, price_of
 from runner.providers.key_options import KeyFlags
 from runner.providers.remotes import PROVIDERS
 from runner.state.workspace import workspace_at
@@ -51,6 +53,9 @@ def new_job(args: JobArgs, environ: Mapping[str, str]) -> Job:
         raise usage("the prompt is too long", why, "let the model read a file")
     budget = args.budget.checked()
     budget.given_options()  # raises for an amount that cannot be read
+    model = _model_name(args.model)
+    if budget.cost is not None:
+        _check_price(model, Path(cwd), environ)
     return Job(
         id="",
         name=checked_name(args.name) if args.name else "",
@@ -61,7 +66,7 @@ def new_job(args: JobArgs, environ: Mapping[str, str]) -> Job:
         mode=checked_mode(args.mode or Mode.DONT_ASK),
         trust=current_trust(cwd, workspace, environ),
         created=int(time.time()),
-        model=_model_name(args.model),
+        model=model,
         account=args.account,
         tools=args.tools,
         no_tools=args.no_tools,
@@ -89,6 +94,21 @@ def _model_name(text: str) -> str:
         why = f"the providers are {', '.join(PROVIDERS)}"
         raise usage(f"`{text[:80]}` is not a model", why, "write it as in --model anthropic:claude-sonnet-5-5")
     return name
+
+
+def _check_price(model: str, cwd: Path, environ: Mapping[str, str]) -> None:
+    """Raise a usage error if the model, or that of the settings, has no known price: no run could keep the limit.
+
+    A model whose name is not known before the run is checked at the run alone.
+    """
+    settings = load(cwd, environ, unattended=True, repository=False)
+    name = model or settings.model or ""
+    provider, _, own = name.partition(":")
+    if not own or price_of(name, settings, vendor=provider not in settings.base_urls) is not None:
+        return
+    why = f"no price is known for `{name}`, so that no run could keep the limit"
+    fix = f'add [price."{name}"] to your configuration, or use --max-tokens'
+    raise usage("--max-cost cannot be used", why, fix)
 
 
 def has_entries(job: Job, environ: Mapping[str, str]) -> bool:

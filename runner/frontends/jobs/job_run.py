@@ -34,6 +34,7 @@ from runner.jobs.store import JobStore
 from runner.jobs.workspace_trust import current_trust
 from runner.problems import Exit, Stopped, known_problem, usage
 from runner.state.paths import state_dir
+from runner.state.workspace import workspace_at
 from runner.stderr import print_problem, unexpected
 from runner.text.phrases import os_reason
 from runner.text.sanitize import one_line
@@ -142,6 +143,9 @@ class JobRun:
         between the creation of a job and its run, at which no user is present.
         """
         job, fix = self._job, f"check it with `agent trust show`, then run `agent jobs trust {self._job.id}`"
+        if os.path.realpath(job.cwd) != job.cwd or workspace_at(job.cwd, self._environ) != job.workspace:
+            why = f"`{job.cwd}` is now another folder, or part of another repository, than when the job was added"
+            self._refuse(Problem(f"the job {job.label} was not run", why, "restore it, or add the job again"))
         now = current_trust(job.cwd, job.workspace, self._environ)
         if now.sha256 != job.trust.sha256:
             why = f"the files of `{job.workspace}` that configure or instruct the agent changed since the job was added"
