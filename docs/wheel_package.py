@@ -25,6 +25,7 @@ SUFFIXES = {
     ".css",
     ".html",
     ".js",
+    ".svg",
     ".txt",
     ".typed",
 }  # of the files that a wheel contains

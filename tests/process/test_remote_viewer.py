@@ -14,6 +14,7 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
+from runner.frontends.hosted.address import HostedSession, short_path
 from runner.frontends.remote.access_log import AccessLog
 from runner.frontends.remote.door import Door
 from runner.frontends.remote.scope import TokenScope
@@ -56,7 +57,7 @@ class Stage:
 
 @contextlib.asynccontextmanager
 async def staged(folder: Path, session: Session, patience: float = 20.0) -> AsyncIterator[Stage]:
-    sessions = folder / "sessions"
+    sessions = folder / ("sessions-with-a-path-that-is-too-long-for-the-address-of-a-socket" * 2)
     sessions.mkdir(mode=0o700)
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
@@ -74,9 +75,10 @@ async def staged(folder: Path, session: Session, patience: float = 20.0) -> Asyn
                 writer.transport.abort()
                 stage.left.set()
 
-        facts = {"id": ID, "pid": os.getpid(), "folder": "/w", "active": 1.0, "title": "a <b>title</b>"}
+        facts = HostedSession(ID, os.getpid(), "/w", "/w", "a title", "default", "x:y", "idle", 1.0, 1.0).as_json()
         (sessions / f"{ID}.json").write_text(json.dumps(facts))
-        unix = await asyncio.start_unix_server(host, str(sessions / ID), limit=1 << 20)
+        with short_path(sessions / ID) as short:
+            unix = await asyncio.start_unix_server(host, short, limit=1 << 20)
         places = ViewerPlaces(sessions, folder / "audit.db", AccessLog(folder), patience)
         server = RemoteServer(Door(stage.store, {"localhost"}, secure=False), places, None)
         serving = asyncio.create_task(server.run(listener))

@@ -3,13 +3,13 @@
 import asyncio
 import json
 import os
-import socket
-import struct
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 from policy.model.verdict import Problem, ProblemError
+from runner.frontends.hosted.address import short_path
 from runner.frontends.remote.scope import TokenScope
+from runner.resident import peer_of
 from runner.text.json_line import json_line
 from runner.text.phrases import os_reason
 
@@ -39,9 +39,10 @@ class AttachedSession:
         """
         try:
             async with asyncio.timeout(_PATIENCE):
-                reader, writer = await asyncio.open_unix_connection(str(path), limit=_LONGEST)
+                with short_path(path) as short:
+                    reader, writer = await asyncio.open_unix_connection(short, limit=_LONGEST)
                 try:
-                    if _user_of(writer) != os.geteuid():
+                    if peer_of(writer.get_extra_info("socket"))[1] != os.geteuid():
                         raise SessionGone("another user waits at its socket")
                     writer.write(f"{json_line({'type': 'attach', 'who': who, 'scope': scope.value})}\n".encode("ascii"))
                     await writer.drain()
@@ -91,11 +92,3 @@ def _event(line: bytes) -> dict[str, object] | None:
     if not isinstance(found, dict):
         raise ValueError("an event is an object")
     return found
-
-
-def _user_of(writer: asyncio.StreamWriter) -> int:
-    """Return the user of the process at the other end, as the kernel states it."""
-    connection: socket.socket = writer.get_extra_info("socket")
-    # SOURCE: unix(7), SO_PEERCRED: struct ucred has the process, the user and the group.
-    _, user, _ = struct.unpack("iII", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-    return int(user)

@@ -4,14 +4,12 @@ import os
 from pathlib import Path
 
 from policy.model.frozen import dataclass
+from runner.frontends.hosted.address import description
 from runner.frontends.remote.shown import shown
 from runner.frontends.remote.tokens import Token
 from runner.state.session_id import is_session_id
-from runner.text.strict_json import json_object
-from sandbox.inside.regular_file import NotRegularError, open_regular, read_descriptor
 
 FOLDER = "sessions"  # below the folder of the resident process
-_LARGEST = 64 << 10  # bytes of a file
 _MOST = 64  # sessions that are listed
 
 
@@ -54,25 +52,19 @@ def listed_session(folder: Path, id: str, token: Token) -> ListedSession | None:
     """
     if not is_session_id(id):
         return None
-    try:
-        facts = _facts(folder / f"{id}.json")
-        where, pid, active = facts.get("folder"), facts.get("pid"), facts.get("active")
-        if not isinstance(where, str) or not isinstance(pid, int) or not isinstance(active, int | float):
-            return None
-        if not token.shows(os.path.realpath(where)):
-            return None
-        os.kill(pid, 0)
-    except (OSError, ValueError, NotRegularError):
+    found = description(folder, id)
+    if found is None or not token.shows(os.path.realpath(found.folder)) or not _runs(found.pid):
         return None
-    fields = {name: value for name, value in facts.items() if name != "pid"}
-    described = shown({"id": id, **fields})
+    fields = {name: value for name, value in found.as_json().items() if name != "pid"}
+    described = shown(fields)
     assert isinstance(described, dict)
-    return ListedSession(id, where, float(active), described)
+    return ListedSession(id, found.folder, found.active, described)
 
 
-def _facts(path: Path) -> dict[str, object]:
-    handle, _ = open_regular(path, follow=False)
+def _runs(pid: int) -> bool:
+    """Return True if the process of a session has not ended. A killed one leaves its description behind."""
     try:
-        return json_object(read_descriptor(handle, _LARGEST).decode("utf-8"))
-    finally:
-        os.close(handle)
+        os.kill(pid, 0)
+    except OSError:
+        return False
+    return True
