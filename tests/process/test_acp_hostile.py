@@ -3,6 +3,7 @@ nobody offered, tool servers and attachments that the user did not choose.
 """
 
 import json
+import random
 import threading
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,51 @@ def test_many_requests_at_once_are_each_answered(tmp_path: Path) -> None:
         first = [editor.request("session/list", {"cwd": "x" * 1000}) for _ in range(200)]
         assert all("error" in editor.message(id) for id in first)
         assert "there is no method" in editor.refusal("nothing")["message"]
+
+
+@pytest.mark.threat("T290")
+@pytest.mark.threat("T291")
+def test_random_messages_and_answers_change_nothing(tmp_path: Path) -> None:
+    rnd = random.Random(291)
+    values = [None, True, 0, -1, 1.5, "", "yes", [], {}, ["yes"], {"a": 1}, "/", "dangerously", "\ud800", "a" * 5000]
+    methods = [
+        "initialize", "authenticate", "session/new", "session/load", "session/resume", "session/fork", "session/list",
+        "session/set_mode", "session/set_config_option", "session/cancel", "fs/read_text_file", "$/cancel_request",
+        *["session/prompt"] * 8,
+    ]  # fmt: skip
+    names = ["sessionId", "cwd", "mcpServers", "prompt", "modeId", "configId", "value", "_meta", "cursor", "methodId"]
+    texts = ["go", "go on", "/help", "/mode dangerously", " ", "/x"]
+
+    def answer(asked: dict[str, Any]) -> dict[str, object] | None:
+        outcome = {
+            "outcome": rnd.choice(["selected", "cancelled", "x"]),
+            "optionId": rnd.choice(["YES", "no", *values[:6]]),
+        }
+        return rnd.choice(
+            [None, {"result": {"outcome": outcome}}, {"error": rnd.choice(values)}, {"result": rnd.choice(values)}]
+        )
+
+    talk = place(tmp_path, *[turn for _ in range(200) for turn in (WRITES, ENDS)])
+    with EditorClient(talk, answer=answer) as editor:
+        session = editor.new()
+        for _ in range(1500):
+            params: dict[str, object] = {"sessionId": session, "cwd": str(talk.work), "mcpServers": []}
+            params["prompt"] = [{"type": "text", "text": rnd.choice(texts)}]
+            params |= {name: rnd.choice(values) for name in rnd.sample(names, rnd.randint(0, 2)) if name != "optionId"}
+            line = json.dumps(
+                {"jsonrpc": "2.0", "id": 10_000, "method": rnd.choice(methods), "params": params}
+            ).encode()
+            if rnd.random() < 0.1:
+                place_of = rnd.randrange(len(line))
+                line = line[:place_of] + bytes([rnd.randrange(256)]) + line[place_of + 1 :]
+            editor.write(line.replace(b"\n", b" ") + b"\n")
+            if rnd.random() < 0.1:
+                editor.notify("session/cancel", {"sessionId": session})
+        editor.notify("session/cancel", {"sessionId": session})
+        assert editor.result("session/set_mode", {"sessionId": session, "modeId": "plan"}) == {}
+    assert not (talk.work / "made").exists()
+    modes = {row.get("mode") for row in talk.audit() if "mode" in row}
+    assert "dangerously" not in modes
 
 
 # the parameters of `session/new`, and the text of the error
@@ -332,7 +378,8 @@ def test_tool_servers_of_the_client_are_not_started(tmp_path: Path) -> None:
         editor.prompt(session, "go")
         told = editor.told(session)
         assert "2 tool servers" in told
-        assert "agent mcp add" in told
+        assert f"agent mcp add 'evil␊server' -- /usr/bin/touch {marker}`" in told
+        assert "agent mcp add remote http://127.0.0.1:9/mcp`" in told
         assert "hunter2" not in json.dumps(editor.updates)
         editor.prompt(session, "/mcp")
         assert "no tool servers" in editor.told(session)

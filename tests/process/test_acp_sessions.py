@@ -121,6 +121,27 @@ def test_cancel_ends_the_command_and_the_turn(tmp_path: Path) -> None:
     assert not running
 
 
+def test_cancelling_twice_ends_a_command_of_the_user_and_an_attachment(tmp_path: Path) -> None:
+    talk = place(tmp_path)
+    (talk.work / ".env").write_text("KEY=1\n")
+    with EditorClient(talk, "--mode", "trust-project", answer=lambda asked: None) as editor:
+        session = editor.new()
+        asked = editor.ask(session, {"type": "text", "text": "!echo begun; python3 -c 'import time; time.sleep(600)'"})
+        editor.until(lambda each: "begun" in json.dumps(each.get("update", {}).get("content", "")))
+        for _ in range(3):
+            editor.notify("session/cancel", {"sessionId": session})
+        assert editor.message(asked)["result"]["stopReason"] == "cancelled"
+        link = {"type": "resource_link", "uri": f"file://{talk.work}/.env", "name": "x"}
+        asked = editor.ask(session, {"type": "text", "text": "look"}, link)
+        editor.until(
+            lambda each: each.get("method") == "session/request_permission" or "not attached" in json.dumps(each)
+        )
+        for _ in range(3):
+            editor.notify("session/cancel", {"sessionId": session})
+        assert editor.message(asked)["result"]["stopReason"] in ("cancelled", "end_turn")
+        assert editor.prompt(session, "and now?")["stopReason"] == "end_turn"
+
+
 def _command_line(pid: str) -> bytes:
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes()

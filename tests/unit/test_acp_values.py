@@ -11,7 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policy.grants.grant import GrantHolder, GrantScope
-from policy.model.tier import Mode
+from policy.model.action import ReadFile, RunScript
+from policy.model.assessment import RuleKind, RuleRef
+from policy.model.tier import Mode, Tier
+from policy.model.verdict import Problem
+from runner import events
 from runner.approval.approver import Halt, No, Question, Yes
 from runner.approval.card import card
 from runner.approval.remembered import offer
@@ -19,6 +23,7 @@ from runner.frontends.acp.markdown import InertMarkdown, code, fenced, inert
 from runner.frontends.acp.materials import IDE, read_blocks
 from runner.frontends.acp.questions import EditorReply, answer_of, options_of, reply_of
 from runner.frontends.acp.transport import NoMessage, message_of
+from runner.frontends.acp.updates import SessionUpdates, dumped
 from runner.gate.grants.store import GrantStore
 from runner.problems import Stopped
 from tests.support.cards import HERE
@@ -383,3 +388,64 @@ def test_no_text_ends_its_block_of_code(text: str) -> None:
     block = fenced(text)
     fence = block.partition("\n")[0]
     assert block.count(fence) == 2
+
+
+# ---- events
+
+
+def told(*happened: events.Event) -> list[dict[str, object]]:
+    """Return the updates for events of one run."""
+    sent: list[schema.BaseModel] = []
+    updates = SessionUpdates(sent.append, str)
+    updates.workspace = "/w"
+    updates.begin_run()
+    for event in happened:
+        updates.tell(event)
+    updates.end_run()
+    return [dumped(each) for each in sent]
+
+
+def test_events_of_the_model_are_messages_of_their_own() -> None:
+    found = told(
+        events.ModelThinking("hm"),
+        events.ModelText("one "),
+        events.ModelText("!"),
+        events.ModelText("[x](y)"),
+        events.ModelText("not shown", agent="general-1", parent="main"),
+        events.ToolProposed("1.1", "read", ReadFile("/w/a.py", 3)),
+        events.ModelText("two"),
+    )
+    assert [(each["sessionUpdate"], each.get("messageId")) for each in found] == [
+        ("agent_thought_chunk", "m1"), ("agent_message_chunk", "m2"), ("agent_message_chunk", "m2"),
+        ("tool_call", None), ("agent_message_chunk", "m3"),
+    ]  # fmt: skip
+    assert [each["content"]["text"] for each in found if "content" in each] == ["hm", "one ", "!\\[x](y)", "two"]
+    assert found[3]["locations"] == [{"path": "/w/a.py", "line": 3}]
+
+
+def test_a_call_of_a_sub_agent_has_an_id_and_a_title_of_its_own() -> None:
+    first, second = told(
+        events.ToolProposed("1.1", "bash", RunScript("ls", "/w")),
+        events.ToolProposed("1.1", "bash", RunScript("![x](y) `ls`", "/w"), agent="general-1", parent="main"),
+    )
+    assert (first["toolCallId"], first["title"], first["kind"]) == ("r1.1.1", "`$ ls`", "execute")
+    assert (second["toolCallId"], second["title"]) == ("r1.general-1.1.1", "[general-1] `` $ ![x](y) `ls` ``")
+
+
+def test_calls_that_do_not_run_have_failed() -> None:
+    problem = Problem("no", "because", "")
+    found = told(
+        events.ToolProposed("1.1", "bash", None),
+        events.MalformedCall("1.1", "bash", problem),
+        events.ToolProposed("1.2", "bash", RunScript("ls", "/w")),
+        events.Denied("1.2", "ls", Tier.READ, RuleRef(RuleKind.BUILTIN, "x"), problem),
+        events.Denied("1.9", "a call that was not shown", Tier.READ, RuleRef(RuleKind.BUILTIN, "x"), problem),
+    )
+    assert [(each["toolCallId"], each["status"]) for each in found] == [
+        ("r1.1.1", "pending"), ("r1.1.1", "failed"), ("r1.1.2", "pending"), ("r1.1.2", "failed"),
+    ]  # fmt: skip
+
+
+def test_the_fill_level_is_told_if_the_window_is_known() -> None:
+    found = told(events.ContextUsed(10, 100, True, 0.5), events.ContextUsed(10, None, True, None))
+    assert found == [{"sessionUpdate": "usage_update", "used": 10, "size": 100}]

@@ -6,7 +6,8 @@ because it lets `_meta` of a message replace checked parameters.
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import shlex
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -21,6 +22,7 @@ from policy.model.verdict import Problem
 from runner import VERSION
 from runner.agent.startup import RunArgs, SessionStart, chosen_model, prepare_start
 from runner.config import load
+from runner.frontends.acp.markdown import code
 from runner.frontends.acp.materials import read_blocks
 from runner.frontends.acp.questions import AskEditor
 from runner.frontends.acp.session import EditorSession, RunFailed
@@ -45,7 +47,8 @@ _PAGE = 50  # sessions of one page of the list
 _LONGEST_NAME = 80  # characters of the name of the editor
 _KEYS = "keys"  # the id of the only way to authenticate
 _AUTH_REQUIRED, _INVALID_PARAMS, _INTERNAL, _INVALID_REQUEST, _NOT_FOUND = -32000, -32602, -32603, -32600, -32002
-_INTERNAL_NAMES = 5  # names of tool servers that a message lists
+_MOST_NAMED = 5  # tool servers that a message lists
+_LONGEST_LINE = 500  # characters of a command line
 
 Requested = TypeVar("Requested", bound=schema.BaseModel)
 
@@ -238,8 +241,8 @@ class AcpServer:
             await session.close()
             raise asyncio.CancelledError
         self._sessions[session.id] = session
-        if asked.mcp_servers:
-            session.tell(_not_used(asked.mcp_servers))
+        if asked.mcp_servers and (told := _not_used(asked.mcp_servers, {each.name for each in start.options.servers})):
+            session.tell(told)
         return session
 
     async def _list(self, asked: schema.ListSessionsRequest) -> schema.ListSessionsResponse:
@@ -380,19 +383,27 @@ def _usage(spent: Usage) -> schema.Usage:
     )
 
 
-def _not_used(servers: Sequence[Any]) -> str:
-    """Return the message about tool servers that the editor passed.
+def _not_used(servers: Sequence[Any], configured: Collection[str]) -> str:
+    """Return the message about tool servers that the editor passed; empty if the user configured all of their names.
 
     THREAT T294: a tool server of the editor is a command line or an address that no configuration of the user names.
-    The session does not start it; the user configures and approves it like any other.
+    The session does not start it; the user configures and approves it like any other. Values of variables and headers
+    may be keys, and are not shown.
     """
-    names = ", ".join(f"`{one_line(each.name, 60)}`" for each in servers[:_INTERNAL_NAMES])
-    more = f" and {len(servers) - _INTERNAL_NAMES} more" if len(servers) > _INTERNAL_NAMES else ""
-    return (
-        f"the editor passed {many(len(servers), 'tool server')} ({names}{more}), which this session does not use: a "
-        "server needs your configuration and your approval. `agent mcp add NAME -- COMMAND` configures one in a "
-        "sandbox of its own, and `agent mcp pin NAME` approves its tools."
-    )
+    unknown = [each for each in servers if each.name not in configured]
+    if not unknown:
+        return ""
+    lines = [
+        f"the editor passed {many(len(unknown), 'tool server')} that this session does not use: a server needs your "
+        "configuration and your approval. To use it from the next session on, run in a terminal, with the rights that "
+        "it needs (`agent mcp add --help`), and then `agent mcp pin NAME`:"
+    ]
+    for each in unknown[:_MOST_NAMED]:
+        words = [each.command, *each.args] if isinstance(each, schema.McpServerStdio) else [getattr(each, "url", "URL")]
+        more = [each.name, *(["--"] if isinstance(each, schema.McpServerStdio) else []), *words]
+        lines.append(code(one_line(f"agent mcp add {shlex.join(more)}", _LONGEST_LINE)))
+    left = len(unknown) - _MOST_NAMED
+    return "\n\n".join([*lines, *([f"and {left} more"] if left > 0 else [])])
 
 
 def _code(error: Exception, exit: Exit) -> int:

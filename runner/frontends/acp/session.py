@@ -190,8 +190,9 @@ class EditorSession(CommandHost):
 
     def _stop(self, turn: _Turn) -> None:
         turn.stopped = True
-        if not self.agent.interrupt() and turn.task is not None and not self.agent.busy:
-            turn.task.cancel()
+        if self.agent.interrupt() or self.agent.busy or turn.task is None or turn.task.cancelling():
+            return  # a second cancel would interrupt the killing of child processes
+        turn.task.cancel()
 
     async def _take(self, prompt: EditorPrompt) -> TurnResult:
         """Execute what the user typed: a /command, a command of the user after `!`, or a prompt for the model."""
