@@ -338,3 +338,76 @@ def test_the_page_reconnects_and_shows_the_conversation_again(browser: Browser, 
             again.close()
         seen.context.close()
         session.close()
+
+
+def test_without_tls_a_browser_signs_in_on_loopback(browser: Browser, tmp_path: Path, name: str) -> None:
+    with remote_process(tmp_path, "--no-tls") as server:
+        assert server.origin.startswith("http://127.0.0.1:")
+        seen = Seen(browser, server)
+        seen.sign_in(server.token(name, "answer"))
+        expect(seen.page.locator("#who")).to_have_text(f"{name} · answer")
+        assert seen.bad == []
+        seen.context.close()
+
+
+def test_the_page_is_used_by_keyboard_and_says_what_it_shows(
+    browser: Browser, server: RemoteProcess, hosted: HostedProcess, name: str
+) -> None:
+    seen = Seen(browser, server, phone=False)
+    seen.page.goto(server.origin + "/")
+    seen.page.keyboard.press("Tab")
+    assert seen.page.evaluate("document.activeElement.className") == "skip"
+    seen.page.locator("#token").focus()
+    seen.page.keyboard.type(server.token(name, "prompt"))
+    seen.page.keyboard.press("Enter")
+    seen.page.locator(f"[data-session='{hosted.id}']").focus()
+    seen.page.keyboard.press("Enter")
+    expect(seen.page.locator("#composer")).to_be_visible()
+    seen.page.locator("#prompt").focus()
+    seen.page.keyboard.type("Write the file")
+    seen.page.keyboard.press("Control+Enter")
+    seen.question()
+    assert "Question: " in seen.page.locator("#alert").inner_text(), "a screen reader says that there is a question"
+    unnamed = """[...document.querySelectorAll("button, input, textarea, select")].filter((each) => each.checkVisibility()
+        && !(each.getAttribute("aria-label") || each.innerText || (each.labels && each.labels.length)))
+        .map((each) => each.outerHTML)"""
+    assert seen.page.evaluate(unnamed) == []
+    seen.page.get_by_role("button", name="No", exact=True).focus()
+    seen.page.keyboard.press("Enter")
+    expect(seen.page.locator("#transcript")).to_contain_text(f"answered no by web: token {name} from 127.0.0.1")
+    assert seen.bad == []
+    seen.context.close()
+
+
+@pytest.mark.threat("T287")
+def test_secrets_are_masked_on_the_page(browser: Browser, server: RemoteProcess, name: str) -> None:
+    key = "sk-proj-a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8s9T0"
+    turns = f"""
+[[turn]]
+text = "The key is {key}."
+calls = [{{ name = "bash", arguments = {{ command = "echo {key} > key.txt" }} }}]
+[[turn]]
+text = "Done."
+"""
+    folder = workspace(server.harness.base, f"{name}k")
+    session = HostedProcess(server.harness, turns, folder=folder, environ={"OPENAI_API_KEY": key})
+    frames: list[str] = []
+    seen = Seen(browser, server)
+    seen.page.on("websocket", lambda it: it.on("framereceived", lambda data: frames.append(str(data))))
+    seen.sign_in(server.token(name, "answer"))
+    seen.open(session)
+    client = server.opened(server.token(f"{name}p", "prompt"))
+    client.say(type="watch", session=session.id)
+    client.event("replayed")
+    client.say(type="line", session=session.id, line={"type": "prompt", "text": f"Store {key} please"})
+    seen.page.wait_for_selector(".question.ready, .end")
+    expect(seen.page.locator("#title")).to_contain_text("Store")
+    seen.page.click("#back")
+    seen.page.click("#tab-record")
+    expect(seen.page.locator("#decisions, #no-decisions").first).to_be_attached()
+    assert any("[secret]" in each for each in frames)
+    assert not any(key in each for each in frames), "in no message to the page"
+    assert key not in (server.folder / "remote.log").read_text()
+    client.close()
+    seen.context.close()
+    session.close()

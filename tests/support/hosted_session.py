@@ -13,7 +13,15 @@ from tests.support.cli_harness import AGENT, CliHarness
 class HostedProcess:
     """`agent serve session` in the workspace of `harness`, or in `folder`. `turns` is a scripted model as TOML."""
 
-    def __init__(self, harness: CliHarness, turns: str, *, mode: str = "default", folder: Path | None = None) -> None:
+    def __init__(
+        self,
+        harness: CliHarness,
+        turns: str,
+        *,
+        mode: str = "default",
+        folder: Path | None = None,
+        environ: dict[str, str] | None = None,
+    ) -> None:
         self.harness = harness
         self.folder = folder or harness.work
         script = harness.base / f"{self.folder.name}.toml"
@@ -32,7 +40,7 @@ class HostedProcess:
                     "--cwd",
                     str(self.folder),
                 ],
-                env=harness.environ,
+                env={**harness.environ, **(environ or {})},
                 cwd=self.folder,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
