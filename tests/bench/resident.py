@@ -1,4 +1,4 @@
-"""What commands cost with the resident process and without it, as ratios to a bare interpreter, in interleaved rounds.
+"""The costs of commands with the resident process and without it, as ratios to a bare interpreter in interleaved rounds.
 
 `codex sandbox` is a row if `make peers` has installed Codex. Nothing here fails a build.
 """
