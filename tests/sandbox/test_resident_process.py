@@ -86,7 +86,8 @@ def test_it_ends_when_its_sockets_are_removed(place: CliHarness) -> None:
 
 
 @pytest.mark.threat("T276")
-def test_a_changed_program_runs_cold(place: CliHarness, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("words", "code"), [(("serve",), 0), (("serve", "--stay"), 1)], ids=["usual", "by systemd"])
+def test_a_changed_program_runs_cold(place: CliHarness, tmp_path: Path, words: tuple[str, ...], code: int) -> None:
     """A worker compares the folders of the program before each command; the process compares all files."""
     copy = tmp_path / "program"
     copy.mkdir()
@@ -111,7 +112,7 @@ def test_a_changed_program_runs_cold(place: CliHarness, tmp_path: Path) -> None:
         )
 
     process = subprocess.Popen(
-        [program, "serve"], cwd="/", env=place.environ, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL
+        [program, *words], cwd="/", env=place.environ, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL
     )
     try:
         assert process.stderr is not None
@@ -125,7 +126,7 @@ def test_a_changed_program_runs_cold(place: CliHarness, tmp_path: Path) -> None:
         again.rename(wording)
         assert run("exec", "echo c").stdout == "c\n"
         assert json.loads(run("serve", "--status", "--json").stdout).get("served", 1) == 1
-        assert process.wait(PATIENCE) == 0  # nothing depends on it any more
+        assert process.wait(PATIENCE) == code  # nothing depends on it any more
     finally:
         process.kill()
         process.communicate()

@@ -49,6 +49,8 @@ class ResidentOptions:
         due: Returns the command lines of the jobs that are due at a time; None if there are no jobs.
         keeps: Returns True if jobs wait for a later time, so that the process must not end.
         companions: Command lines of processes that run as long as this one, by kind, for example the web server.
+        changed: The exit code if the process ends because the files of the program have changed. A failure lets systemd
+            start it again.
     """
 
     idle: float = 1800.0
@@ -56,6 +58,7 @@ class ResidentOptions:
     due: DueJobs | None = None
     keeps: Callable[[], bool] = lambda: False
     companions: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    changed: int = Exit.DONE
 
 
 @dataclass(slots=True)
@@ -70,6 +73,7 @@ class _Process:
     last: float = field(default_factory=time.monotonic)
     stale: bool = False
     over: bool = False
+    code: int = Exit.DONE
 
 
 def run_resident(folder: str, options: ResidentOptions, main: Main, ready: Callable[[], None] = lambda: None) -> int:
@@ -174,7 +178,7 @@ class _Resident:
             code = self._fill()
             if code is not None:
                 return code
-        return Exit.DONE
+        return self._state.code
 
     def _stop(self, number: int, frame: object) -> None:
         self._state.over = True
@@ -255,6 +259,7 @@ class _Resident:
             state.last = time.monotonic()
         elif state.stale or (options.idle and time.monotonic() - state.last > options.idle):
             state.over = True
+            state.code = options.changed if state.stale else Exit.DONE
 
     def _end_idle(self) -> None:
         for pid in self._state.idle:

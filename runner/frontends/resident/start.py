@@ -44,7 +44,10 @@ def _options(companions: tuple[Companion, ...], *, stay: bool) -> ResidentOption
         return [["jobs", "run", id, "--scheduled"] for id in due_jobs(state, now)]
 
     idle = 0.0 if stay else float(idle)
-    return ResidentOptions(idle=idle, sessions=sessions, due=due, keeps=jobs_wait, companions=companions)
+    changed = Exit.FAILED if stay else Exit.DONE  # the unit of systemd starts the new program then
+    return ResidentOptions(
+        idle=idle, sessions=sessions, due=due, keeps=jobs_wait, companions=companions, changed=changed
+    )
 
 
 def ready_folder(environ: Mapping[str, str]) -> str:
