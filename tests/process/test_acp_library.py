@@ -118,6 +118,36 @@ def test_messages_that_wait_for_a_client_have_a_limit(monkeypatch: pytest.Monkey
     asyncio.run(work())
 
 
+def test_a_long_replay_waits_for_its_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transports, "_MOST_WAITING", 1 << 20)
+    monkeypatch.setattr(transports, "_PAUSE", 1 << 16)
+
+    async def work() -> None:
+        (unread, sink), (source, given) = os.pipe(), os.pipe()
+        transport = AcpTransport(WireLines(source, sink, program="agent acp"))
+        writing = asyncio.create_task(transport.write_all())
+
+        async def send() -> None:
+            for number in range(64):  # four times what may wait
+                transport.post({"text": "x" * (1 << 16), "number": number})
+                await transport.drained()
+
+        sending = asyncio.create_task(send())
+        await asyncio.sleep(0.1)
+        assert not sending.done()
+        found = b""
+        while found.count(b"\n") < 64:
+            found += await asyncio.to_thread(os.read, unread, 1 << 20)
+        await asyncio.wait_for(sending, 10)
+        assert [json.loads(line)["number"] for line in found.splitlines()] == list(range(64))
+        assert transport.failure is None
+        writing.cancel()
+        for each in (unread, given):
+            os.close(each)
+
+    asyncio.run(work())
+
+
 @pytest.mark.threat("T291")
 @pytest.mark.threat("T292")
 def test_no_option_remembers_where_private_data_would_leave(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ async def _serve(args: RunArgs) -> int:
         say("agent acp: waits for an editor on standard input; see `agent acp --help`")
     with moved_streams() as (source, sink):
         transport = AcpTransport(WireLines(source, sink, program="agent acp"))
-        server = AcpServer(args, transport.post)
+        server = AcpServer(args, transport.post, transport.drained)
         connection = Connection(server.handle, transport, listening=False)
         server.connection = connection
         writing = asyncio.create_task(transport.write_all())

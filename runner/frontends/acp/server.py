@@ -72,13 +72,17 @@ class Method:
 class AcpServer:
     """The agent at the end of one connection.
 
-    `post` sends a message at once. Until `connection` is set, no request can be sent to the editor.
+    `post` sends a message at once, and `drained` waits while many messages wait for the editor. Until `connection` is
+    set, no request can be sent to the editor.
     """
 
-    def __init__(self, args: RunArgs, post: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(
+        self, args: RunArgs, post: Callable[[dict[str, Any]], None], drained: Callable[[], Awaitable[None]]
+    ) -> None:
         self.connection: EditorConnection | None = None
         self._args = args
         self._post = post
+        self._drained = drained
         self._editor = ""  # the name of the editor, empty before `initialize`
         self._sessions: dict[str, EditorSession] = {}
         self._opening = 0  # sessions that are being opened
@@ -197,7 +201,7 @@ class AcpServer:
 
     async def _load(self, asked: schema.LoadSessionRequest) -> schema.LoadSessionResponse:
         session = self._sessions.get(asked.session_id) or await self._continued(asked)
-        session.replay()
+        await session.replay(self._drained)
         self._begin(session)
         return schema.LoadSessionResponse(modes=session.modes, config_options=session.options)
 

@@ -1,7 +1,7 @@
 """One session of an editor: its prompts, commands, settings and events."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Literal
 
 from acp import schema
@@ -134,11 +134,12 @@ class EditorSession(CommandHost):
         )
         self._show_tasks()
 
-    def replay(self) -> None:
-        """Send the whole conversation so far. The editor must know the session."""
+    async def replay(self, drained: Callable[[], Awaitable[None]]) -> None:
+        """Send the whole conversation so far. The editor must know the session. `drained` waits for the editor."""
         self._known = True
-        for update in replayed(self.conversation.history, self.conversation.marks):
+        for update in replayed(tuple(self.conversation.history), tuple(self.conversation.marks)):
             self._send(self.id, update)
+            await drained()
 
     def tell(self, words: str) -> None:
         """Show a message of the program to the user."""

@@ -136,9 +136,7 @@ class AcpTransport:
                 return message
 
     async def _next_line(self) -> bytes | None:
-        while self._waiting > _PAUSE and not self._closed.is_set():
-            self._room.clear()
-            await self._room.wait()
+        await self.drained()
         self._line = self._line or asyncio.ensure_future(self._wire.line())
         closed = asyncio.ensure_future(self._closed.wait())
         try:
@@ -165,6 +163,12 @@ class AcpTransport:
                 self._waiting -= len(line)
                 self._room.set()
             self._idle.set()
+
+    async def drained(self) -> None:
+        """Wait until few messages wait for the client, or the connection has ended."""
+        while self._waiting > _PAUSE and not self._closed.is_set():
+            self._room.clear()
+            await self._room.wait()
 
     async def flush(self, seconds: float) -> None:
         """Wait until every message is written, or the client is gone, at most for `seconds`."""
