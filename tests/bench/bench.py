@@ -68,6 +68,7 @@ def median(rounds: int, *works: Callable[[], object]) -> list[float]:
 def process(*argv: str, cwd: str | None = None) -> Callable[[], object]:
     # Without the variable, the compiled modules are kept, as those of an installed program are.
     environ = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    environ["PYTHONHASHSEED"] = "0"  # a worker of a resident process cannot follow it, so that each start is cold
     return lambda: subprocess.run(
         argv, cwd=cwd, env=environ, stdin=subprocess.DEVNULL, capture_output=True, check=False
     )

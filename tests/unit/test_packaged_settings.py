@@ -46,7 +46,7 @@ def test_the_settings_are_those_of_the_packaged_files() -> None:
 
 @pytest.mark.parametrize("changed", ["profile", "rules", "no file", "not JSON"])
 def test_a_file_for_other_texts_is_not_used(changed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The packaged files count, whoever changed them, and not what was made from them once."""
+    """The packaged files count also after a change, and not what was made from them before."""
     text, files = packaged_files()
     name = next(iter(files))
     if changed == "profile":
