@@ -24,20 +24,23 @@ def place() -> Iterator[CliHarness]:
 
 def shell(screen: Terminal) -> None:
     """Use a shell: its size, a key that interrupts, the alternate screen, and the end of input."""
-    screen.until("bash-")
+    prompt = "\x1b[?2004hbash-"
+    screen.until(prompt)
     screen.type("stty size; tty | sed 's/[0-9]*$//'; test -t 0 -a -t 1 && echo both\r")
-    screen.until("/dev/pts/\r\nboth\r\n")
-    screen.type("read x; sleep 1; stty size\r")
-    screen.until("read x; sleep 1; stty size\r\n")
+    screen.until(prompt, 2)
+    screen.type("echo be''gun; read x; sleep 1; stty size\r")
+    screen.until("begun")
     fcntl.ioctl(screen._descriptor, termios.TIOCSWINSZ, struct.pack("HHHH", 31, 97, 0, 0))
     screen.type("\r")
-    screen.until("31 97")
-    screen.type("cat; echo on $?\r")
-    screen.until("cat; echo on $?\r\n")
+    screen.until(prompt, 3)
+    screen.type("echo re''ady; cat\r")
+    screen.until("ready")
+    screen.type("here\r")
+    screen.until("here\r\n", 2)  # the terminal shows what is typed, and the program what it read
     screen.type("\x03")
-    screen.until("^C")
+    screen.until(prompt, 4)
     screen.type("echo left $?\r")
-    screen.until("left 130")
+    screen.until(prompt, 5)
     screen.type("exit 9\r")
 
 
