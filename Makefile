@@ -56,6 +56,7 @@ bench: $(VENV)/.dev  ## ratios measured in one run (these say more than millisec
 	$(BIN)/python tests/bench/bench.py
 	$(BIN)/python tests/bench/screen.py
 	$(BIN)/python tests/bench/seat.py
+	$(BIN)/python tests/bench/attach.py
 	$(BIN)/python tests/bench/container.py
 	$(BIN)/python tests/bench/staying.py
 	$(BIN)/python tests/bench/servers.py

@@ -116,10 +116,11 @@ def stop(
 def detach(id: ID) -> int:
     """Drop every client of a session. The session goes on.
 
+    Its work and its open questions stay as they are, and each client can attach again.
+
     **Examples**
 
         agent detach 3f2a
-        agent ps --json | jq -r 'select(.clients != []) | .id'
     """
     from runner.frontends.hosted.address import find_hosted
     from runner.frontends.hosted.commands import detach_clients

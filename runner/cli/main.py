@@ -125,6 +125,13 @@ def _dispatch(words: list[str], spare: "SpareHelper | None") -> int:
         from runner.frontends.guard.hook import run_hook
 
         return run_hook(words[2:], worker=spare is not None)
+    if words[:1] == ["attach"] and len(words) < 3 and not words[-1].startswith("-"):  # quick, without typer
+        import os
+
+        from runner.agent.options import Given
+        from runner.frontends.hosted.commands import attach
+
+        return attach(words[1] if len(words) == 2 else None, Given({}), os.environ)
     if words[:2] == ["serve", "web"]:
         from runner.frontends.remote.command import run_web
 

@@ -7,6 +7,7 @@ import socket
 import stat
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -361,3 +362,30 @@ def test_two_sessions_are_told_apart_and_both_end(user: HostedHarness) -> None:
     shown = user.cli.agent("stop", "--all").stdout
     assert sorted(shown.split("\n")) == ["", *sorted(f"{id[:8]}  ended" for id in (first, second))]
     assert user.rows() == []
+
+
+@pytest.fixture
+def resident_user() -> Iterator[HostedHarness]:
+    """A user whose state folder has a path short enough for the sockets of the resident process."""
+    with tempfile.TemporaryDirectory(prefix="ringfence-", dir="/tmp") as folder, hosted_harness(Path(folder)) as made:
+        yield made
+
+
+@pytest.mark.threat("T284")
+@pytest.mark.thorough
+def test_the_resident_process_holds_the_sessions_and_they_end_with_it(resident_user: HostedHarness) -> None:
+    user = resident_user
+    marker = f"{os.getpid()}0099"
+    model = user.model(runs(f"sleep {marker}"), says("done"))
+    done = user.cli.agent("run", "--detach", "--model", model, "--mode", "trust-project", "begin")
+    assert (done.returncode, len(done.stdout)) == (0, 17), done.stderr
+    id = done.stdout.strip()
+    gone(lambda: not processes(marker))
+    status = json.loads(user.cli.agent("serve", "--status", "--json").stdout)
+    assert [(each["kind"], each["pid"]) for each in status["processes"]] == [("session", user.pid(id))]
+    os.kill(status["pid"], signal.SIGKILL)
+    gone(lambda: processes(marker))
+    gone(user.rows)
+    done = user.cli.agent("attach", "--json", id, "--model", user.model(says("again")), stdin=b"")
+    assert json.loads(done.stdout.splitlines()[0])["id"] == id
+    assert user.cli.agent("stop", id).stdout == f"{id[:8]}  ended\n"

@@ -94,6 +94,7 @@ class HostedHarness:
             time.sleep(0.02)
         client = HostedClient(self.folder / found[0], "starter", replay=0)
         client.say("prompt", text=prompt)
+        client.until("prompted")
         client.say("detach")
         client.rest()
         client.close()
@@ -111,12 +112,18 @@ class HostedHarness:
         return [json.loads(line) for line in done.stdout.splitlines()]
 
     def wait(self, state: str, id: str) -> dict[str, Any]:
-        """Return the row of a session when it is in a state."""
+        """Return the description of a session when it is in a state."""
         end = time.monotonic() + _PATIENCE
-        while not (found := [row for row in self.rows() if row["id"] == id and row["state"] == state]):
-            assert time.monotonic() < end, self.rows()
+        while (found := self._described(id))["state"] != state:
+            assert time.monotonic() < end, found
             time.sleep(0.1)
-        return found[0]
+        return found
+
+    def _described(self, id: str) -> dict[str, Any]:
+        client = HostedClient(self.folder / id, "watcher", "view", replay=0)
+        found = client.until("attached")
+        client.close()
+        return found
 
     def pid(self, id: str) -> int:
         return int(json.loads((self.folder / f"{id}.json").read_text())["pid"])

@@ -25,6 +25,11 @@ class Terminal:
                 os.setuid(NOBODY)
             os.execve(argv[0], argv, environ)
 
+    @property
+    def pid(self) -> int:
+        """Return the process of the command; 0 after its end."""
+        return self._pid
+
     def until(self, text: str, times: int = 1) -> None:
         """Wait until it has shown `text` so often."""
         end = time.monotonic() + 120

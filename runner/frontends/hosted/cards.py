@@ -11,11 +11,10 @@ from runner.approval.remembered import HELP
 from runner.event_values import Card
 from runner.events import QuestionAsked
 from runner.frontends.hosted.decoded import Undecodable, event_of_json
+from runner.frontends.hosted.view import SessionView
 from runner.text.sanitize import one_line
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from runner.frontends.hosted.line import InputLine
 
 _SHOWN = 30  # rows to pick from
@@ -24,10 +23,6 @@ _WIDTH = 200  # characters of a row
 
 class DialogueClient(Protocol):
     """The client that a dialogue belongs to."""
-
-    questions: dict[str, Mapping[str, object]]
-    scripts: set[str]
-    plan: str
 
     async def answer(self, id: str, answer: str, **fields: object) -> bool:
         """Send the answer to a question. Return False if it is not valid, so that the question is put again."""
@@ -42,13 +37,14 @@ class DialogueClient(Protocol):
 class QuestionDialogue:
     """The dialogue of one terminal. A question that another client answers meanwhile is left at once."""
 
-    def __init__(self, console: "Console", client: DialogueClient) -> None:
-        self._cards = CardPrinter(console)
+    def __init__(self, view: SessionView, client: DialogueClient) -> None:
+        self._cards = CardPrinter(view.console)
+        self._view = view
         self._client = client
 
     async def ask(self, id: str, line: "InputLine") -> None:
         """Put the open question `id` until it is closed. Raise EOFError if the user detaches."""
-        event = self._client.questions[id]
+        event = self._view.questions[id]
         match event["type"]:
             case "pick_wanted" if event.get("title") == QUESTION:
                 await self._plan(id, line)
@@ -69,7 +65,7 @@ class QuestionDialogue:
     def _asked(self, id: str) -> tuple[QuestionAsked, Card] | None:
         """Return a question with its card, or None if it cannot be shown here."""
         try:
-            event = event_of_json(self._client.questions[id])
+            event = event_of_json(self._view.questions[id])
         except Undecodable:
             return None
         return (event, event.card) if isinstance(event, QuestionAsked) and event.card is not None else None
@@ -81,7 +77,7 @@ class QuestionDialogue:
             await self._read(id, "Ctrl-D detaches ", line)
             return
         asked, card = found
-        others = {name: other[1] for name in self._client.questions if name != id and (other := self._asked(name))}
+        others = {name: other[1] for name in self._view.questions if name != id and (other := self._asked(name))}
         like = [name for name, other in others.items() if alike(card, other)]
         keys = AnswerKeys(
             card, [pick.keys[0] for pick in card.choices], reasons=not card.own, like=len(like), rest=len(others)
@@ -89,7 +85,7 @@ class QuestionDialogue:
         self._cards.show(
             card,
             answer_lines(card),
-            script=asked.call in self._client.scripts,
+            script=asked.call in self._view.scripts,
             name=lambda: f"`{one_line(card.command, 80)}`",
             again=asked.again,
         )
@@ -166,7 +162,7 @@ class QuestionDialogue:
             self._cards.print(HELP, indent=2)
 
     async def _plan(self, id: str, line: "InputLine") -> None:
-        self._cards.print(self._client.plan)
+        self._cards.print(self._view.plan)
         while (text := await self._or_stop(id, f"{QUESTION}; N(o), or say what to change: ", line)) is not None:
             answer = parse_plan_answer(text)
             if isinstance(answer, Leave):

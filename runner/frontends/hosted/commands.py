@@ -10,9 +10,7 @@ from collections.abc import Mapping
 
 from policy.model.verdict import Problem
 from runner.frontends.hosted.address import HostedError, HostedSession, NotHosted, find_hosted, hosted_sessions
-from runner.frontends.hosted.argv import host_words
 from runner.frontends.hosted.connection import HostedConnection, event_of, own_name
-from runner.frontends.hosted.start import start_session
 from runner.problems import Exit, usage
 from runner.text.phrases import many
 from runner.text.sanitize import one_line
@@ -173,8 +171,6 @@ def attach(id: str | None, given: "Given", environ: Mapping[str, str]) -> int:
 
 def _session_for(id: str | None, given: "Given", environ: Mapping[str, str]) -> str:
     """Return the ID of the running session to attach to; start it if necessary."""
-    from runner.gate.gate import folder
-
     others = any(given.text(name) is not None for name in ("resume", "fork")) or given.switch("continue_")
     if id is not None:
         if others:
@@ -183,6 +179,8 @@ def _session_for(id: str | None, given: "Given", environ: Mapping[str, str]) -> 
             return find_hosted(environ, id).id
         except NotHosted as missing:
             return _resumed(id, given, environ, missing)
+    from runner.gate.gate import folder
+
     cwd = str(folder(given.text("cwd")))
     if not others and not _begins(given):
         from runner.state.workspace import workspace_at
@@ -195,6 +193,9 @@ def _session_for(id: str | None, given: "Given", environ: Mapping[str, str]) -> 
             names = ", ".join(each.id[:8] for each in here[:8])
             fix = "name one: `agent attach ID`; see `agent ps`"
             raise usage("no session is named", f"several run in this workspace: {names}", fix)
+    from runner.frontends.hosted.argv import host_words
+    from runner.frontends.hosted.start import start_session
+
     return start_session(host_words(given, cwd), environ, cwd)
 
 
@@ -212,6 +213,8 @@ def _begins(given: "Given") -> bool:
 
 def _resumed(id: str, given: "Given", environ: Mapping[str, str], missing: NotHosted) -> str:
     """Resume a stored session as a hosted one, in its folder. Raise Stopped."""
+    from runner.frontends.hosted.argv import host_words
+    from runner.frontends.hosted.start import start_session
     from runner.sessions.store import SessionError, SessionStore, choose
     from runner.sessions.summary import summarize_session
     from runner.state.paths import state_dir
@@ -239,6 +242,8 @@ def _resumed(id: str, given: "Given", environ: Mapping[str, str], missing: NotHo
 
 def run_detached(given: "Given", prompt: str, environ: Mapping[str, str]) -> int:
     """Start a hosted session with a prompt, and print its ID. Raise Stopped."""
+    from runner.frontends.hosted.argv import host_words
+    from runner.frontends.hosted.start import start_session
     from runner.gate.gate import folder
 
     cwd = str(folder(given.text("cwd")))

@@ -63,6 +63,18 @@ class HostedQuestions(Questions):
         self._host.question_closed(id, answer)
 
 
+class HostedMode(JsonMode):
+    """JSON mode whose lines end with the `/command` that leaves the conversation."""
+
+    def __init__(self, host: "SessionHost") -> None:
+        super().__init__(host.agent, host.questions, host.hub.report)
+        self._hub = host.hub
+
+    def leave(self) -> None:
+        super().leave()
+        self._hub.finish()
+
+
 class SessionHost:
     """One hosted session with its clients."""
 
@@ -188,7 +200,7 @@ class SessionHost:
         server = None
         try:
             async with self.agent:
-                self._mode = JsonMode(self.agent, self.questions, self.hub.report)
+                self._mode = HostedMode(self)
                 published.publish(self._description())
                 self._published = published
                 server = await self._loop.create_unix_server(lambda: Client(self.hub), sock=published.listener)

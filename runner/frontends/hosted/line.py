@@ -14,10 +14,11 @@ from prompt_toolkit.history import DummyHistory, InMemoryHistory
 from prompt_toolkit.input.typeahead import clear_typeahead
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
-from prompt_toolkit.patch_stdout import patch_stdout
+from prompt_toolkit.patch_stdout import StdoutProxy
 
 from runner.frontends.terminal.input import Intake
 
+_SOON = 0.02  # seconds until output is drawn
 _QUIET = 0.5  # seconds without a key before an answer can be typed
 
 
@@ -44,8 +45,13 @@ class InputLine:
     @contextlib.contextmanager
     def beside_output(self) -> Iterator[None]:
         """Print everything inside this context above the line."""
-        with patch_stdout(raw=True):
-            yield
+        before = sys.stdout
+        with StdoutProxy(sleep_between_writes=_SOON, raw=True) as above:
+            sys.stdout = above
+            try:
+                yield
+            finally:
+                sys.stdout = before
 
     async def read(self, prompt: str, until: Callable[[], bool], *, answer: bool = False) -> str | None:
         """Return the typed line, or None as soon as `until` is true after a change. With `answer`, keys that were

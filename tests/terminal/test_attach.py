@@ -1,0 +1,124 @@
+"""Tests of `agent attach` in real terminals: two of them at one session, detaching, resuming, and what is typed early."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.cli_harness import AGENT
+from tests.support.hosted import HostedHarness, gone, hosted_harness, runs, says
+from tests.support.terminal import Terminal
+from tests.support.tmux import Tmux
+
+ALLOW = "allow once? [y/N"
+
+
+@pytest.fixture
+def user(tmp_path: Path) -> Iterator[HostedHarness]:
+    with hosted_harness(tmp_path) as made:
+        yield made
+
+
+def window(user: HostedHarness, *words: str) -> Tmux:
+    environ = {**user.cli.environ, "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1"}
+    return Tmux(user.cli.base, user.cli.work, environ, AGENT, "attach", *words)
+
+
+def later() -> None:
+    """Wait until a question accepts keys."""
+    time.sleep(1.0)
+
+
+def test_two_terminals_see_one_session_and_one_of_them_answers(user: HostedHarness) -> None:
+    model = user.model(runs("touch made && echo it is made"), says("All is done."), runs("touch second"), says("Over."))
+    id = user.start("--model", model)
+    user.wait("question", id)
+    first, second = window(user, id[:6]), window(user)
+    try:
+        for each in (first, second):
+            each.until(ALLOW)
+            screen = each.until("Creates made")
+            assert "> begin" in screen
+            assert "s  exactly `touch made`, in this session" in screen
+        later()
+        second.type("y", "Enter")
+        assert "answered by terminal /dev/pts/" in first.until("All is done.")
+        shown = second.until("All is done.")
+        assert "you approved" in shown
+        assert "it is made" in shown
+        assert (user.cli.work / "made").exists()
+        first.type("and once more", "Enter")
+        second.until("> and once more")
+        first.until(ALLOW)
+        second.until("Creates second")
+        later()
+        first.type("not this file", "Enter")
+        assert "declined: not this file" in second.until("Over.")
+        assert "you declined: not this file" in first.until("Over.")
+        assert not (user.cli.work / "second").exists()
+        first.type("C-d")
+        assert "detached; the session goes on" in first.until("LEFT 0")
+        second.until("detached")
+        assert [len(row["clients"]) for row in user.rows()] == [1]
+        second.type("/quit", "Enter")
+        assert "the session has ended; to continue: agent attach" in second.until("LEFT 0")
+        assert user.rows() == []
+    finally:
+        first.close()
+        second.close()
+
+
+@pytest.mark.threat("T282")
+def test_what_was_typed_before_the_question_answers_nothing(user: HostedHarness) -> None:
+    id = user.start(
+        "--model", user.model(says("Hello."), runs("sleep 1; touch made"), says("Done.")), "--mode", "default"
+    )
+    user.wait("idle", id)
+    terminal = Terminal(
+        [AGENT, "attach", id], user.cli.work, {**user.cli.environ, "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1"}
+    )
+    try:
+        terminal.until("attached to")
+        terminal.until("\x1b[?2004h")  # the input line is there
+        terminal.type("go on\r")
+        end = time.monotonic() + 60
+        while not user.rows()[0]["questions"]:  # the user goes on typing until after the question has appeared
+            assert time.monotonic() < end
+            terminal.type("y\r")
+        terminal.type("y\ry\r")
+        terminal.until(ALLOW)
+        terminal.type("\x1b[200~y\r\x1b[201~")
+        row = user.wait("question", id)
+        assert row["state"] == "question"
+        assert not (user.cli.work / "made").exists()
+        later()
+        terminal.type("y\r")
+        terminal.until("you approved")
+        terminal.type("\x04")
+        assert terminal.end() == 0
+    finally:
+        terminal.close()
+
+
+def test_the_session_goes_on_when_its_terminal_is_killed(user: HostedHarness) -> None:
+    id = user.start("--model", user.model(says("Hello."), runs("touch made"), says("Done.")))
+    user.wait("idle", id)
+    environ = {**user.cli.environ, "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1"}
+    for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP):
+        terminal = Terminal([AGENT, "attach", id], user.cli.work, environ)
+        terminal.until("attached to")
+        os.kill(terminal.pid, number)
+        terminal.end()
+        terminal.close()
+    gone(lambda: user.rows()[0]["clients"])
+    assert user.rows()[0]["id"] == id
+
+
+def test_without_a_terminal_the_error_names_the_other_ways(user: HostedHarness) -> None:
+    done = user.cli.agent("attach")
+    assert done.returncode == 2
+    assert "agent logs" in done.stderr
+    assert "agent attach --json" in done.stderr
