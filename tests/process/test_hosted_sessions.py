@@ -177,6 +177,21 @@ def test_clients_are_dropped_by_detach_and_the_session_stays(user: HostedHarness
     assert user.wait("question", id)["clients"] == []
 
 
+def test_the_answer_to_a_plan_and_to_a_list_names_its_client(user: HostedHarness) -> None:
+    plan: dict[str, object] = {"calls": [{"name": "propose_plan", "arguments": {"plan": "1. touch made"}}]}
+    id = user.start("--model", user.model(plan, says("done")), "--mode", "plan")
+    user.wait("question", id)
+    client, other = user.client(id, "terminal /dev/pts/5"), user.client(id, "other", "view")
+    client.say("answer", id=client.until("pick_wanted")["id"], answer="default")
+    client.until("run_ended")
+    (answer,) = answers(user)
+    assert (answer["yes"], answer["client"], answer["process"]) == (True, "terminal /dev/pts/5", os.getpid())
+    client.say("command", text="/mode")
+    client.say("answer", id=client.until("pick_wanted", 2)["id"], answer="no")
+    assert other.until("question_closed", 2)["by"] == "terminal /dev/pts/5"
+    assert user.wait("idle", id)["mode"] == "default"
+
+
 def test_an_unattended_session_refuses_its_questions(user: HostedHarness) -> None:
     id = user.start("--unattended", "--model", user.model(runs("touch made"), says("done")))
     row = user.wait("idle", id)

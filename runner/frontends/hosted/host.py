@@ -59,8 +59,8 @@ class HostedQuestions(Questions):
             return replace(answer, client=client.answering)
         return answer
 
-    def closed(self, id: str, answer: object = None) -> None:
-        self._host.question_closed(id, answer)
+    def closed(self, id: str, *, answered: bool = False, answer: object = None) -> None:
+        self._host.question_closed(id, answered=answered, answer=answer)
 
 
 class HostedMode(JsonMode):
@@ -125,11 +125,11 @@ class SessionHost:
         """Emit the event of a list or form, which passes the redaction of the session."""
         self.agent.conversation.ctx.emit(event)
 
-    def question_closed(self, id: str, answer: object) -> None:
+    def question_closed(self, id: str, *, answered: bool, answer: object) -> None:
         """Tell all clients that a question is closed, and who answered it."""
         if self._open.pop(id, None) is None:
             return
-        client = self.hub.current if answer is not None else None
+        client = self.hub.current if answered else None
         said = {Yes: "yes", No: "no", Edited: "edit", Leave: "yes", Stay: "no"}.get(type(answer), "")
         by = client.who if client is not None else ""
         self.hub.tell({"type": "question_closed", "id": id, "answer": said, "by": by})

@@ -152,15 +152,15 @@ class Questions:
             raise NoAnswer(f"no open question has the id `{said.id}`", "answer each question once, by its id")
         answer = self.signed(pending.read(said))
         pending.answer.set_result(answer)
-        self.closed(said.id, answer)
+        self.closed(said.id, answered=True, answer=answer)
 
     def signed(self, answer: object) -> object:
         """Return the answer with its origin, for a session that several clients can answer; here without."""
         return answer
 
-    def closed(self, id: str, answer: object = None) -> None:
-        """Note that the question `id` is not open any more. `answer` is None if no line answered it. It may be noted
-        twice.
+    def closed(self, id: str, *, answered: bool = False, answer: object = None) -> None:
+        """Note that the question `id` is not open any more. `answered` is True if a line answered it, with `answer`. It
+        may be noted twice.
         """
 
     def withdraw(self) -> None:
