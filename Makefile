@@ -109,8 +109,6 @@ $(VENV)/.run: requirements.lock pyproject.toml .ci/system
 	@echo "installing the locked dependencies into $(VENV)"
 	@$(PIP) install --quiet --require-hashes --no-deps -r requirements.lock
 	@$(PIP) install --quiet --no-deps --no-build-isolation --no-index -e .
-	@# Old versions of pip let the script import `re`, which takes as long as the rest of a warm command.
-	@sed -i.old '/^import re$$/d; /re\.sub/d' $(BIN)/agent && rm $(BIN)/agent.old
 	@$(BIN)/python -m compileall -q $(PACKAGES)
 	@touch $@
 
