@@ -17,6 +17,12 @@ if TYPE_CHECKING:
 
 _PATIENCE = 15.0  # seconds for the server to listen
 _LOOK = 0.05  # seconds between two looks
+# Variables of the server: places, and the database of the record. It needs no key of a model.
+_PASSED = frozenset((
+    "HOME", "PATH", "LANG", "TZ", "RINGFENCE_STATE_DIR", "RINGFENCE_CONFIG_DIR", "RINGFENCE_CACHE_DIR",
+    "RINGFENCE_DATA_DIR", "PGPASSFILE", "PGSERVICEFILE",
+))  # fmt: skip
+_PASSED_BEGIN = ("LC_", "XDG_")
 
 
 def is_foreground(words: Sequence[str]) -> bool:
@@ -50,7 +56,8 @@ def start_listening(args: WebArgs) -> None:
     """Let the resident process, which runs, start remote access, and wait until it listens. Raise Stopped."""
     from runner.resident.control import ask
 
-    words, environ = ["serve", "web", *web_words(args)], dict(os.environ)
+    words = ["serve", "web", *web_words(args)]
+    environ = {name: value for name, value in os.environ.items() if name in _PASSED or name.startswith(_PASSED_BEGIN)}
     request = {"op": "spawn", "kind": "web", "words": words, "environ": environ, "cwd": "/"}
     answer = ask(os.environ, request) or {}
     pid = answer.get("pid")

@@ -12,11 +12,10 @@ from pathlib import Path
 
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
-from websockets.sync.client import ClientConnection
 
 from runner.frontends.remote.attempts import FREE
 from runner.frontends.remote.viewer import LONGEST_MESSAGE
-from tests.support.remote_server import RemoteProcess, remote_process
+from tests.support.remote_server import OpenSocket, RemoteProcess, remote_process
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +114,7 @@ def test_the_page_has_no_script_or_style_of_its_own(server: RemoteProcess) -> No
         assert word not in script
 
 
-def _end_of(page: ClientConnection) -> int:
+def _end_of(page: OpenSocket) -> int:
     """The code with which the server closes a WebSocket."""
     try:
         while True:

@@ -70,8 +70,16 @@ def test_remote_access_lives_as_long_as_the_resident_process(user: CliHarness, e
 def test_a_second_start_adds_remote_access(user: CliHarness) -> None:
     assert user.agent("serve", "--start").returncode == 0
     assert status(user)["page"] is None, "nothing listens without being asked"
-    assert user.agent("serve", "--start", "--listen", "127.0.0.1:0").returncode == 0
+    key = {"OPENAI_API_KEY": "sk-proj-a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8s9T0"}
+    assert user.agent("serve", "--start", "--listen", "127.0.0.1:0", env=key).returncode == 0
     assert str(status(user)["page"]).startswith("https://")
+    assert b"sk-proj" not in Path(f"/proc/{web_of(user)}/environ").read_bytes(), "it needs no key of a model"
+    os.kill(web_of(user), signal.SIGKILL)
+    for _ in range(1200):
+        if status(user)["page"] is None:
+            break
+        time.sleep(0.05)
+    assert user.agent("serve", "--start", "--listen", "127.0.0.1:0").returncode == 0, "it can be started again"
 
 
 def test_the_setting_is_the_users_own(user: CliHarness) -> None:

@@ -1,6 +1,7 @@
 """Remote access: addresses, hosts, scopes, wrong tokens, shown values and the log."""
 
 import json
+import os
 from hashlib import sha256
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from runner.frontends.remote.listen_address import checked_name, is_own_host, pa
 from runner.frontends.remote.qr_code import qr_modules, terminal_code
 from runner.frontends.remote.scope import NotAllowed, TokenScope, permitted_line
 from runner.frontends.remote.shown import LONGEST_TEXT, MOST_ITEMS, shown, shown_event
+from runner.frontends.remote.status import RemoteStatus
 from runner.frontends.remote.tokens import MOST_TOKENS, RemoteTokens
 
 # fmt: off
@@ -251,3 +253,10 @@ def test_a_code_in_a_terminal() -> None:
     assert {len(line) for line in lines} == {25 + 8}
     assert set("".join(lines)) == set(" ▀▄█")
     assert terminal_code("x" * 300) is None
+
+
+def test_the_status_of_a_killed_server_is_none(tmp_path: Path) -> None:
+    RemoteStatus(os.getpid(), "https://127.0.0.1:8443/", "AB").write(tmp_path)
+    assert RemoteStatus.of(tmp_path) is None, "another process has the number of the server"
+    (tmp_path / "remote-status.json").write_text('{"pid": "../1", "url": 1}')
+    assert RemoteStatus.of(tmp_path) is None

@@ -47,7 +47,8 @@ class RemoteStatus:
         try:
             found = json.loads((folder / STATUS_FILE).read_text("ascii"))
             pid, url, fingerprint = found["pid"], found["url"], found["fingerprint"]
-            os.kill(pid, 0)
+            # A server that was killed leaves the file behind, and another process may have its number by now.
+            words = Path(f"/proc/{int(pid)}/cmdline").read_bytes()
         except (OSError, ValueError, KeyError, TypeError):
             return None
-        return cls(pid, str(url), str(fingerprint))
+        return cls(pid, str(url), str(fingerprint)) if b"\0serve\0web\0" in words else None
