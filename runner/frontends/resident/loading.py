@@ -23,32 +23,6 @@ _REHEARSED = (
     ("exec", "--", "/bin/true"), ("exec", "true && echo a | cat"), ("exec", "--mode", "trust-project", "true; touch a"),
     ("why", "git status && rm -rf x"), ("why", "--json", "ls"),
 )  # fmt: skip
-_LATE = (
-    "runner.audit.log", "runner.audit.records", "runner.audit.stores.sqlite_file", "runner.frontends.exec.argv",
-    "runner.frontends.exec.command", "runner.frontends.exec.confined", "runner.frontends.exec.grants",
-    "runner.frontends.exec.guarded", "runner.frontends.exec.judge", "runner.frontends.exec.report",
-    "runner.frontends.exec.why", "runner.frontends.guard.claude", "runner.frontends.guard.codex",
-    "runner.frontends.guard.cursor", "runner.frontends.guard.gemini", "runner.frontends.guard.hook_input",
-    "runner.frontends.guard.opencode", "runner.frontends.guard.record", "runner.frontends.guard.redemption",
-    "runner.frontends.guard.tokens", "runner.frontends.guard.tool_actions", "runner.frontends.guard.unconfined",
-    "runner.frontends.guard.verdicts", "runner.gate.explain", "runner.gate.suggest", "runner.gate.wording",
-    "runner.secrets.redactor", "runner.text.json_line", "sandbox.backends", "sandbox.linux.backend",
-    "sandbox.linux.bwrap", "sandbox.linux.launch", "policy.describe.summary",
-)  # fmt: skip
-_OUTER = (
-    "asyncio",
-    "json",
-    "pwd",
-    "resource",
-    "select",
-    "signal",
-    "site",
-    "socket",
-    "sqlite3",
-    "importlib.util",
-    "uuid",
-)
-
 Stamps = dict[str, tuple[int, int]]
 
 
@@ -61,8 +35,7 @@ def load_program(main: Main) -> int:
     from runner.gate.gate import GateArgs, open_gate
 
     _load_event_loop()
-    for name in (*_OUTER, *(_own(each) for each in _LATE)):
-        import_module(name)
+    _import_late_modules()
     for _, name, _ in iter_modules(handlers.__path__):
         import_module(f"{handlers.__name__}.{name}")
     keep_packaged()
@@ -76,6 +49,28 @@ def load_program(main: Main) -> int:
     gc.collect()
     gc.freeze()  # a worker looks at none of these objects, so it copies none of their pages
     return code
+
+
+def _import_late_modules() -> None:
+    """Import what commands import only when they need it, and what no rehearsed command needs."""
+
+    from runner.frontends.exec import argv, command, confined, grants, guarded, judge, report, why  # noqa: F401
+    from runner.frontends.guard import (  # noqa: F401
+        claude,
+        codex,
+        cursor,
+        gemini,
+        hook,
+        hook_input,
+        opencode,
+        record,
+        redemption,
+        tokens,
+        tool_actions,
+        unconfined,
+        verdicts,
+    )
+    from sandbox.linux import bwrap  # noqa: F401  # all of them are loaded for the workers
 
 
 def _rehearse(main: Main) -> int:
@@ -116,8 +111,8 @@ def _rehearse(main: Main) -> int:
 
 def forget_facts() -> None:
     """Empty the caches of all modules but those of `policy`, whose functions depend on nothing but their arguments."""
-    prefix = __name__.removesuffix("runner.frontends.resident.loading")
-    own = (f"{prefix}runner.", f"{prefix}sandbox.")
+    packages = (__name__.partition(".frontends")[0], SpareHelper.__module__.partition(".linux")[0])
+    own = tuple(f"{name}." for name in packages)  # `runner.` and `sandbox.`, in a wheel below `ringfence.`
     for found in gc.get_objects():
         if isinstance(found, _lru_cache_wrapper) and str(getattr(found, "__module__", "")).startswith(own):
             found.cache_clear()
@@ -158,8 +153,3 @@ def stamps(paths: "list[str] | Stamps") -> Stamps:
         except OSError:
             found[path] = (-1, -1)
     return found
-
-
-def _own(name: str) -> str:
-    """Return the full name of a module of this program, whose packages are below `ringfence` in a wheel."""
-    return __name__.removesuffix("runner.frontends.resident.loading") + name
