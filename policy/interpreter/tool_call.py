@@ -93,7 +93,7 @@ def judge_tool_call(action: ToolAction, findings: Findings) -> None:
 
 
 def _job(action: ScheduleJob, findings: Findings) -> None:
-    """Add the tiers of a job. THREAT T299: what adds or removes one is a question in every mode that asks."""
+    """Add the tiers of a job. THREAT T296: what adds or removes one is a question in every mode that asks."""
     if action.operation == "list":
         findings.add_reason(Tier.READ, "lists the jobs that models requested", Check.SCHEDULE_JOB, None)
         return

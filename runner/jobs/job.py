@@ -206,7 +206,7 @@ _PLAIN = (
 def stored_from(content: dict[str, object], version: int) -> StoredJob:
     """Return the job of a file that `stored_json` wrote. Raise ValueError for any other content.
 
-    THREAT T295: a file that was changed by hand is used only if every value in it is one that the commands could have
+    THREAT T292: a file that was changed by hand is used only if every value in it is one that the commands could have
     stored; otherwise the job does not run.
     """
     entry, progress = _object(content.pop("job", None)), _object(content.pop("progress", None))

@@ -1,6 +1,6 @@
 """The jobs that the model of a session requests.
 
-THREAT T299: a model must not make itself work later without the user. A request is an action that is a question in
+THREAT T296: a model must not make itself work later without the user. A request is an action that is a question in
 every mode, with the schedule, the whole prompt, the mode, the limits and the end; what is stored is that action. The
 mode is never wider than that of the session, sub-agents and runs without a user cannot request jobs, and no approval
 of a request is remembered.

@@ -54,7 +54,7 @@ def test_work_goes_on_while_nobody_is_attached(user: HostedHarness) -> None:
     assert "begin" in user.cli.agent("logs", id[:6]).stdout, "from its file"
 
 
-@pytest.mark.threat("T282")
+@pytest.mark.threat("T279")
 def test_a_question_is_answered_once_and_the_record_says_by_whom(user: HostedHarness) -> None:
     id = asked(user)
     first, second = user.client(id, "terminal /dev/pts/7"), user.client(id, "terminal /dev/pts/8")
@@ -78,7 +78,7 @@ def test_a_question_is_answered_once_and_the_record_says_by_whom(user: HostedHar
     assert f"answered from terminal /dev/pts/8, process {os.getpid()}" in shown
 
 
-@pytest.mark.threat("T282")
+@pytest.mark.threat("T279")
 def test_nonsense_and_late_answers_leave_the_question_open(user: HostedHarness) -> None:
     id = asked(user)
     client = user.client(id)
@@ -105,7 +105,7 @@ def test_nonsense_and_late_answers_leave_the_question_open(user: HostedHarness) 
     assert answers(user) == []
 
 
-@pytest.mark.threat("T281")
+@pytest.mark.threat("T278")
 def test_a_scope_bounds_what_a_client_may_send(user: HostedHarness) -> None:
     id = asked(user, runs("touch second"))
     view, answer = user.client(id, "viewer", "view"), user.client(id, "phone", "answer")
@@ -131,7 +131,7 @@ def test_a_scope_bounds_what_a_client_may_send(user: HostedHarness) -> None:
     assert not (user.cli.work / "x").exists()
 
 
-@pytest.mark.threat("T283")
+@pytest.mark.threat("T280")
 @pytest.mark.thorough
 def test_a_client_that_reads_nothing_is_dropped_and_the_session_goes_on(user: HostedHarness) -> None:
     model = user.model(says("ready"), runs("yes '' | head -c 9000000"), runs("touch made"), says("done"))
@@ -148,7 +148,7 @@ def test_a_client_that_reads_nothing_is_dropped_and_the_session_goes_on(user: Ho
     assert deaf.socket.fileno() >= 0
 
 
-@pytest.mark.threat("T283")
+@pytest.mark.threat("T280")
 def test_a_client_that_floods_or_never_speaks_disturbs_nobody(user: HostedHarness) -> None:
     id = asked(user)
     silent = user.client(id, scope="")
@@ -201,7 +201,7 @@ def test_an_unattended_session_refuses_its_questions(user: HostedHarness) -> Non
 
 
 @pytest.mark.parametrize("how", ["kill", "term", "stop"])
-@pytest.mark.threat("T284")
+@pytest.mark.threat("T281")
 def test_no_command_outlives_its_session_and_the_session_can_be_resumed(user: HostedHarness, how: str) -> None:
     marker = f"{os.getpid()}00{len(how)}"
     model = user.model(runs(f"touch begun; sleep {marker}"), says("done"))
@@ -228,7 +228,7 @@ def test_no_command_outlives_its_session_and_the_session_can_be_resumed(user: Ho
     assert user.cli.agent("audit", "verify").returncode == 0
 
 
-@pytest.mark.threat("T284")
+@pytest.mark.threat("T281")
 def test_the_end_of_the_lifeline_ends_the_session_and_its_commands(user: HostedHarness) -> None:
     marker = f"{os.getpid()}0077"
     read, write = os.pipe()
@@ -265,7 +265,7 @@ def test_the_end_of_a_client_never_affects_the_session(user: HostedHarness) -> N
     assert user.wait("question", id)["id"] == id
 
 
-@pytest.mark.threat("T284")
+@pytest.mark.threat("T281")
 def test_only_what_a_dead_session_left_is_removed(user: HostedHarness) -> None:
     id = asked(user)
     dead = "0123456789abcdef"
@@ -306,7 +306,7 @@ def test_a_session_without_clients_and_work_ends_after_its_time(user: HostedHarn
     assert [row["id"] for row in user.rows()] == [waiting], "a question is work that waits"
 
 
-@pytest.mark.threat("T280")
+@pytest.mark.threat("T277")
 def test_the_socket_is_private(user: HostedHarness) -> None:
     id = asked(user)
     for path, mode in (
@@ -337,7 +337,7 @@ except OSError as error:
 """
 
 
-@pytest.mark.threat("T280")
+@pytest.mark.threat("T277")
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
 def test_another_user_reaches_nothing(user: HostedHarness) -> None:
     id = asked(user)
@@ -357,7 +357,7 @@ def test_another_user_reaches_nothing(user: HostedHarness) -> None:
     assert user.wait("question", id)["clients"] == []
 
 
-@pytest.mark.threat("T280")
+@pytest.mark.threat("T277")
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes a namespace without a helper")
 @pytest.mark.parametrize("space", ["--mount", "--net", "--pid", "--uts", "--ipc"])
 def test_a_process_in_another_namespace_is_refused_at_an_open_socket(user: HostedHarness, space: str) -> None:
@@ -386,7 +386,7 @@ def resident_user() -> Iterator[HostedHarness]:
         yield made
 
 
-@pytest.mark.threat("T284")
+@pytest.mark.threat("T281")
 @pytest.mark.thorough
 def test_the_resident_process_holds_the_sessions_and_they_end_with_it(resident_user: HostedHarness) -> None:
     user = resident_user

@@ -84,7 +84,7 @@ def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModelSession:
     return ModelSession(tmp_path, monkeypatch)
 
 
-@pytest.mark.threat("T299")
+@pytest.mark.threat("T296")
 def test_a_request_is_a_question_with_everything_that_counts(session: ModelSession) -> None:
     assert session.play(CREATE, answer=Yes()) == Exit.DONE
     (question,) = session.questions
@@ -102,7 +102,7 @@ def test_a_request_is_a_question_with_everything_that_counts(session: ModelSessi
     assert job.model == f"scripted:{session.script}"
 
 
-@pytest.mark.threat("T299")
+@pytest.mark.threat("T296")
 @pytest.mark.parametrize("mode", list(Mode), ids=[mode.value for mode in Mode])
 def test_every_mode_asks_or_refuses(session: ModelSession, mode: Mode) -> None:
     session.play(CREATE, answer=No(), mode=mode)
@@ -110,7 +110,7 @@ def test_every_mode_asks_or_refuses(session: ModelSession, mode: Mode) -> None:
     assert len(session.questions) == (0 if mode in (Mode.PLAN, Mode.DONT_ASK) else 1)
 
 
-@pytest.mark.threat("T299")
+@pytest.mark.threat("T296")
 def test_an_approval_is_not_remembered_and_no_rule_allows_a_job(session: ModelSession) -> None:
     session.play(CREATE, {**CREATE, "mode": "plan"}, answer=Yes())
     assert len(session.questions) == 2, "the second, equal request is asked again"
@@ -122,14 +122,14 @@ def test_an_approval_is_not_remembered_and_no_rule_allows_a_job(session: ModelSe
         session.play(CREATE, answer=Yes())
 
 
-@pytest.mark.threat("T299")
+@pytest.mark.threat("T296")
 def test_a_run_without_a_user_cannot_request_a_job(session: ModelSession) -> None:
     session.play(CREATE, alone=True)
     assert not session.offered()
     assert session.jobs == []
 
 
-@pytest.mark.threat("T299")
+@pytest.mark.threat("T296")
 def test_a_job_cannot_request_a_job(session: ModelSession) -> None:
     session.play(CREATE, answer=Yes())
     (job,) = session.jobs
@@ -147,7 +147,7 @@ def test_the_tool_is_offered_only_if_the_user_enabled_it(session: ModelSession) 
     assert session.jobs == []
 
 
-@pytest.mark.threat("T299")
+@pytest.mark.threat("T296")
 def test_a_repository_cannot_enable_the_tool(session: ModelSession) -> None:
     session.config.write_text("")
     (session.work / ".ringfence").mkdir()
@@ -179,7 +179,7 @@ REFUSED = [  # action, mode of the session, agent, why
 # fmt: on
 
 
-@pytest.mark.threat("T299")
+@pytest.mark.threat("T296")
 @pytest.mark.parametrize(
     ("action", "mode", "agent", "why"), REFUSED, ids=[f"{i} {row[3]}" for i, row in enumerate(REFUSED)]
 )
@@ -191,7 +191,7 @@ def test_a_request_that_cannot_be_is_refused_before_a_question(
     assert why in f"{found.what} {found.why}"
 
 
-@pytest.mark.threat("T299")
+@pytest.mark.threat("T296")
 def test_a_request_has_the_mode_of_the_session_and_its_origin(session: ModelSession) -> None:
     found = known(session, ScheduleJob("create", "every 1h", "x"))
     assert isinstance(found, ScheduleJob)
@@ -211,7 +211,7 @@ def test_a_list_is_read_and_no_model_removes_a_job_of_the_user(session: ModelSes
     assert session.jobs == []
 
 
-@pytest.mark.threat("T299")
+@pytest.mark.threat("T296")
 def test_the_number_of_requested_jobs_is_bounded(session: ModelSession) -> None:
     session.state.mkdir(mode=0o700, exist_ok=True)
     jobs = SessionJobs(session.state, "s1", str(session.work), str(session.work), os.environ, time.time)

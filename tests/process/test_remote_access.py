@@ -63,8 +63,8 @@ REQUESTS = [
 # fmt: on
 
 
-@pytest.mark.threat("T285")
-@pytest.mark.threat("T286")
+@pytest.mark.threat("T282")
+@pytest.mark.threat("T283")
 @pytest.mark.parametrize(
     ("path", "headers", "status", "why"), REQUESTS, ids=[f"{row[3]}: {row[0]}" for row in REQUESTS]
 )
@@ -74,7 +74,7 @@ def test_requests(server: RemoteProcess, path: str, headers: dict[str, str], sta
     assert server.get(path, filled).status == status, why
 
 
-@pytest.mark.threat("T285")
+@pytest.mark.threat("T282")
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "HEAD", "TRACE"])
 def test_no_other_method_is_answered(server: RemoteProcess, method: str) -> None:
     for path in ("/", "/sign-in", "/socket"):
@@ -83,8 +83,8 @@ def test_no_other_method_is_answered(server: RemoteProcess, method: str) -> None
         assert not reply.header("access-control-allow-origin"), "no permission for another origin, whatever it asks"
 
 
+@pytest.mark.threat("T282")
 @pytest.mark.threat("T285")
-@pytest.mark.threat("T288")
 @pytest.mark.parametrize("path", ["/", "/app.js", "/me", "/none"])
 def test_headers(server: RemoteProcess, path: str) -> None:
     reply = server.get(path)
@@ -126,7 +126,7 @@ def _end_of(page: OpenSocket) -> int:
 # ---- tokens
 
 
-@pytest.mark.threat("T286")
+@pytest.mark.threat("T283")
 def test_sign_in_by_token(own_server: RemoteProcess) -> None:
     secret = own_server.token("phone", "answer")
     reply = own_server.sign_in(secret)
@@ -146,7 +146,7 @@ def test_sign_in_by_token(own_server: RemoteProcess) -> None:
     assert own_server.get("/me", {"Cookie": reply.cookie}).status == 401
 
 
-@pytest.mark.threat("T286")
+@pytest.mark.threat("T283")
 def test_a_link_works_once(own_server: RemoteProcess) -> None:
     own_server.token("phone", "answer")
     code = own_server.store.add_link("phone", time.time()).reveal()
@@ -157,7 +157,7 @@ def test_a_link_works_once(own_server: RemoteProcess) -> None:
     assert own_server.sign_in(code).status == 401
 
 
-@pytest.mark.threat("T286")
+@pytest.mark.threat("T283")
 def test_an_expired_token_is_refused(own_server: RemoteProcess) -> None:
     secret = own_server.token("old", until=time.time() - 1)
     assert own_server.sign_in(secret).status == 401
@@ -165,7 +165,7 @@ def test_an_expired_token_is_refused(own_server: RemoteProcess) -> None:
         own_server.opened(secret)
 
 
-@pytest.mark.threat("T286")
+@pytest.mark.threat("T283")
 def test_wrong_tokens_make_an_address_wait(own_server: RemoteProcess) -> None:
     secret = own_server.token("good")
     cookie = own_server.sign_in(secret).cookie
@@ -176,7 +176,7 @@ def test_wrong_tokens_make_an_address_wait(own_server: RemoteProcess) -> None:
     assert own_server.get("/me", {"Cookie": cookie}).status == 200, "who is signed in already notices nothing"
 
 
-@pytest.mark.threat("T286")
+@pytest.mark.threat("T283")
 @pytest.mark.parametrize("way", ["token", "cookie", "expiry", "sign-out"])
 def test_an_open_page_is_closed_when_its_right_ends(own_server: RemoteProcess, way: str) -> None:
     secret = own_server.token("phone", until=time.time() + 3 if way == "expiry" else None)
@@ -195,7 +195,7 @@ def test_an_open_page_is_closed_when_its_right_ends(own_server: RemoteProcess, w
         assert own_server.sign_in(secret).status == 401
 
 
-@pytest.mark.threat("T286")
+@pytest.mark.threat("T283")
 def test_a_new_token_of_the_same_name_revives_no_sign_in(own_server: RemoteProcess) -> None:
     cookie = own_server.sign_in(own_server.token("phone")).cookie
     own_server.store.remove("phone")
@@ -203,7 +203,7 @@ def test_a_new_token_of_the_same_name_revives_no_sign_in(own_server: RemoteProce
     assert own_server.get("/me", {"Cookie": cookie}).status == 401
 
 
-@pytest.mark.threat("T286")
+@pytest.mark.threat("T283")
 def test_a_damaged_list_of_tokens_lets_nobody_in(own_server: RemoteProcess) -> None:
     secret = own_server.token("phone")
     page = own_server.opened(secret)
@@ -227,7 +227,7 @@ ORIGINS = [
 ]
 
 
-@pytest.mark.threat("T285")
+@pytest.mark.threat("T282")
 @pytest.mark.parametrize("origin", ORIGINS)
 def test_a_page_of_another_origin_opens_no_socket(server: RemoteProcess, origin: str) -> None:
     name = f"origin-{ORIGINS.index(origin)}"
@@ -239,7 +239,7 @@ def test_a_page_of_another_origin_opens_no_socket(server: RemoteProcess, origin:
         assert refused.value.response.status_code == 403
 
 
-@pytest.mark.threat("T285")
+@pytest.mark.threat("T282")
 def test_a_cookie_without_an_origin_opens_no_socket(own_server: RemoteProcess) -> None:
     cookie = own_server.sign_in(own_server.token("phone")).cookie
     with pytest.raises(InvalidStatus) as refused:
@@ -249,7 +249,7 @@ def test_a_cookie_without_an_origin_opens_no_socket(own_server: RemoteProcess) -
         assert json.loads(page.recv(60))["scope"] == "view"
 
 
-@pytest.mark.threat("T289")
+@pytest.mark.threat("T286")
 def test_a_message_that_is_too_long_ends_its_connection_alone(server: RemoteProcess) -> None:
     secret = server.token("long", "prompt")
     first, second = server.opened(secret), server.opened(secret)
@@ -273,7 +273,7 @@ MESSAGES = [
 # fmt: on
 
 
-@pytest.mark.threat("T289")
+@pytest.mark.threat("T286")
 def test_nonsense_is_refused_and_changes_nothing(server: RemoteProcess) -> None:
     page = server.opened(server.token("nonsense", "prompt"))
     for message in MESSAGES:
@@ -286,7 +286,7 @@ def test_nonsense_is_refused_and_changes_nothing(server: RemoteProcess) -> None:
     page.close()
 
 
-@pytest.mark.threat("T289")
+@pytest.mark.threat("T286")
 def test_open_pages_are_limited(own_server: RemoteProcess) -> None:
     secret = own_server.token("many")
     pages = [own_server.opened(secret) for _ in range(8)]
@@ -300,7 +300,7 @@ def test_open_pages_are_limited(own_server: RemoteProcess) -> None:
         page.close()
 
 
-@pytest.mark.threat("T289")
+@pytest.mark.threat("T286")
 def test_silent_connections_keep_nobody_else_out(own_server: RemoteProcess) -> None:
     page = own_server.opened(own_server.token("phone"))
     page.until("hello")
@@ -321,14 +321,14 @@ def test_silent_connections_keep_nobody_else_out(own_server: RemoteProcess) -> N
     assert "internal error" not in "".join(own_server.said)
 
 
-@pytest.mark.threat("T289")
+@pytest.mark.threat("T286")
 def test_long_requests_are_refused(server: RemoteProcess) -> None:
     assert server.get("/" + "x" * 20_000).status != 200
     assert server.get("/", {f"X-{number}": "x" * 4000 for number in range(400)}).status != 200
     assert server.get("/").status == 200
 
 
-@pytest.mark.threat("T289")
+@pytest.mark.threat("T286")
 def test_the_log_of_refusals_is_limited(own_server: RemoteProcess) -> None:
     for _ in range(60):
         assert own_server.get("/", {"Host": "evil.example"}).status == 421
@@ -341,7 +341,7 @@ def test_the_log_of_refusals_is_limited(own_server: RemoteProcess) -> None:
 # ---- TLS
 
 
-@pytest.mark.threat("T288")
+@pytest.mark.threat("T285")
 def test_old_tls_and_plain_http_are_refused(server: RemoteProcess) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -364,7 +364,7 @@ def test_old_tls_and_plain_http_are_refused(server: RemoteProcess) -> None:
             assert trusting.wrap_socket(plain, server_hostname="localhost").version() is not None
 
 
-@pytest.mark.threat("T288")
+@pytest.mark.threat("T285")
 def test_the_certificate_is_kept_and_renewed(tmp_path: Path) -> None:
     from datetime import UTC, datetime, timedelta
 
@@ -396,7 +396,7 @@ def test_the_certificate_is_kept_and_renewed(tmp_path: Path) -> None:
 # ---- the process
 
 
-@pytest.mark.threat("T289")
+@pytest.mark.threat("T286")
 def test_the_end_of_the_lifeline_ends_the_process(tmp_path: Path) -> None:
     with remote_process(tmp_path) as server:
         page = server.opened(server.token("phone"))

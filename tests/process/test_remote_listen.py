@@ -37,7 +37,7 @@ def web_of(user: CliHarness) -> int:
     return int(next(each["pid"] for each in processes if each["kind"] == "web"))
 
 
-@pytest.mark.threat("T289")
+@pytest.mark.threat("T286")
 @pytest.mark.parametrize("end", ["stop", "kill"])
 def test_remote_access_lives_as_long_as_the_resident_process(user: CliHarness, end: str) -> None:
     before = user.agent("serve", "token", "add", "phone", "--link")
@@ -123,7 +123,7 @@ def test_mistakes_start_nothing(user: CliHarness, words: tuple[str, ...], said: 
     assert "there is no resident process" in user.agent("serve", "--status").stdout
 
 
-@pytest.mark.threat("T286")
+@pytest.mark.threat("T283")
 def test_tokens_are_shown_once(user: CliHarness) -> None:
     added = user.agent("serve", "token", "add", "phone", "--scope", "answer", "--folder", str(user.work))
     assert added.returncode == 0

@@ -105,7 +105,7 @@ async def until(page: ClientConnection, type: str) -> dict[str, object]:
 WATCH = json.dumps({"type": "watch", "session": ID})
 
 
-@pytest.mark.threat("T289")
+@pytest.mark.threat("T286")
 def test_a_page_that_does_not_read_is_dropped(tmp_path: Path) -> None:
     async def flood(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(line(type="attached"))
@@ -138,7 +138,7 @@ def test_a_page_that_does_not_read_is_dropped(tmp_path: Path) -> None:
     asyncio.run(scene())
 
 
-@pytest.mark.threat("T289")
+@pytest.mark.threat("T286")
 @pytest.mark.parametrize(
     "said",
     [b"", b"nonsense\n", b"[]\n", b'{"type": "error"}\n', b"{" * 100_000 + b"\n", b'{"type": "attached"}'],
@@ -160,7 +160,7 @@ def test_a_session_that_speaks_nonsense_is_refused(tmp_path: Path, said: bytes) 
     asyncio.run(scene())
 
 
-@pytest.mark.threat("T289")
+@pytest.mark.threat("T286")
 def test_a_session_that_ends_or_breaks_ends_for_the_page_alone(tmp_path: Path) -> None:
     async def broken(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(line(type="attached") + line(type="notice", text="one") + b"{nonsense\n")
@@ -177,7 +177,7 @@ def test_a_session_that_ends_or_breaks_ends_for_the_page_alone(tmp_path: Path) -
     asyncio.run(scene())
 
 
-@pytest.mark.threat("T286")
+@pytest.mark.threat("T283")
 def test_the_session_learns_who_and_with_which_scope(tmp_path: Path) -> None:
     heard: list[bytes] = []
 
@@ -209,7 +209,7 @@ def test_the_session_learns_who_and_with_which_scope(tmp_path: Path) -> None:
     asyncio.run(scene())
 
 
-@pytest.mark.threat("T286")
+@pytest.mark.threat("T283")
 def test_after_the_removal_nothing_has_an_effect(tmp_path: Path) -> None:
     heard: list[bytes] = []
 

@@ -41,7 +41,7 @@ def user(tmp_path: Path) -> Iterator[HostedHarness]:
         yield made
 
 
-@pytest.mark.threat("T280")
+@pytest.mark.threat("T277")
 def test_a_command_reaches_no_session(user: HostedHarness) -> None:
     target = user.start("--model", user.model(runs("touch made"), says("done")))
     user.wait("question", target)

@@ -67,7 +67,7 @@ def test_a_due_job_is_started_once_and_a_waiting_job_keeps_the_process() -> None
 
 
 @pytest.mark.thorough
-@pytest.mark.threat("T298")
+@pytest.mark.threat("T295")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "ended"])
 def test_no_run_and_no_command_outlives_the_resident_process(number: signal.Signals) -> None:
     mark = f"sleep\0{40 + int(number)}.{os.getpid()}"

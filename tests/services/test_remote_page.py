@@ -87,7 +87,7 @@ def name(request: pytest.FixtureRequest) -> str:
     return f"t{abs(hash(request.node.name)) % 10**8}"
 
 
-@pytest.mark.threat("T287")
+@pytest.mark.threat("T284")
 def test_a_phone_answers_a_card(browser: Browser, server: RemoteProcess, hosted: HostedProcess, name: str) -> None:
     seen = Seen(browser, server)
     seen.sign_in(server.token(name, "prompt"))
@@ -141,7 +141,7 @@ def test_a_phone_answers_a_card(browser: Browser, server: RemoteProcess, hosted:
     seen.context.close()
 
 
-@pytest.mark.threat("T286")
+@pytest.mark.threat("T283")
 def test_a_scope_shows_and_allows_only_its_own(
     browser: Browser, server: RemoteProcess, hosted: HostedProcess, name: str
 ) -> None:
@@ -182,7 +182,7 @@ def test_a_scope_shows_and_allows_only_its_own(
     prompting.close()
 
 
-@pytest.mark.threat("T286")
+@pytest.mark.threat("T283")
 def test_a_token_of_a_folder_sees_no_other_session(
     browser: Browser, server: RemoteProcess, hosted: HostedProcess, name: str
 ) -> None:
@@ -202,7 +202,7 @@ def test_a_token_of_a_folder_sees_no_other_session(
     second.close()
 
 
-@pytest.mark.threat("T288")
+@pytest.mark.threat("T285")
 def test_a_link_signs_in_and_leaves_no_trace(browser: Browser, server: RemoteProcess, name: str) -> None:
     server.token(name, "answer")
     code = server.store.add_link(name, time.time()).reveal()
@@ -227,7 +227,7 @@ def test_a_link_signs_in_and_leaves_no_trace(browser: Browser, server: RemotePro
     seen.context.close()
 
 
-@pytest.mark.threat("T286")
+@pytest.mark.threat("T283")
 def test_removing_a_token_closes_its_page(browser: Browser, server: RemoteProcess, name: str) -> None:
     seen = Seen(browser, server)
     seen.sign_in(server.token(name))
@@ -289,7 +289,7 @@ const script = new Promise((done) => {
 """
 
 
-@pytest.mark.threat("T285")
+@pytest.mark.threat("T282")
 def test_a_page_of_another_origin_can_neither_connect_nor_read(
     browser: Browser, server: RemoteProcess, name: str
 ) -> None:
@@ -314,7 +314,7 @@ def test_a_page_of_another_origin_can_neither_connect_nor_read(
     seen.context.close()
 
 
-@pytest.mark.threat("T289")
+@pytest.mark.threat("T286")
 def test_the_page_reconnects_and_shows_the_conversation_again(browser: Browser, tmp_path: Path, name: str) -> None:
     with remote_process(tmp_path) as first:
         folder = workspace(tmp_path, "w")
@@ -379,7 +379,7 @@ def test_the_page_is_used_by_keyboard_and_says_what_it_shows(
     seen.context.close()
 
 
-@pytest.mark.threat("T287")
+@pytest.mark.threat("T284")
 def test_secrets_are_masked_on_the_page(browser: Browser, server: RemoteProcess, name: str) -> None:
     key = "sk-proj-a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8s9T0"
     turns = f"""

@@ -71,7 +71,7 @@ def test_two_terminals_see_one_session_and_one_of_them_answers(user: HostedHarne
         second.close()
 
 
-@pytest.mark.threat("T282")
+@pytest.mark.threat("T279")
 def test_what_was_typed_before_the_question_answers_nothing(user: HostedHarness) -> None:
     id = user.start(
         "--model", user.model(says("Hello."), runs("sleep 1; touch made"), says("Done.")), "--mode", "default"

@@ -75,7 +75,7 @@ LINES: list[tuple[bytes, str]] = [
 # fmt: on
 
 
-@pytest.mark.threat("T290")
+@pytest.mark.threat("T287")
 @pytest.mark.parametrize(("line", "why"), LINES, ids=[row[1] for row in LINES])
 def test_a_line_that_is_no_message_is_refused(line: bytes, why: str) -> None:
     with pytest.raises(NoMessage) as found:
@@ -102,7 +102,7 @@ ANSWERS: list[tuple[bytes, object, str]] = [
 # fmt: on
 
 
-@pytest.mark.threat("T290")
+@pytest.mark.threat("T287")
 @pytest.mark.parametrize(("line", "expected", "why"), ANSWERS, ids=[row[2] for row in ANSWERS])
 def test_an_answer_has_a_result_or_is_an_error(line: bytes, expected: object, why: str) -> None:
     found = message_of(line)
@@ -154,7 +154,7 @@ NONSENSE: list[tuple[object, str]] = [
 ]
 
 
-@pytest.mark.threat("T291")
+@pytest.mark.threat("T288")
 @pytest.mark.parametrize(("result", "why"), NONSENSE, ids=[row[1] for row in NONSENSE])
 def test_an_answer_that_selects_no_offered_option_is_a_no(result: object, why: str, asked: Question) -> None:
     reply = reply_of(result, OFFERED)
@@ -162,7 +162,7 @@ def test_an_answer_that_selects_no_offered_option_is_a_no(result: object, why: s
     assert isinstance(answer_of(asked, reply), No)
 
 
-@pytest.mark.threat("T291")
+@pytest.mark.threat("T288")
 def test_an_answer_that_selects_an_offered_option_counts(asked: Question) -> None:
     def said(option: str, **more: object) -> EditorReply:
         return reply_of({"outcome": {"outcome": "selected", "optionId": option}, **more}, OFFERED)
@@ -175,7 +175,7 @@ def test_an_answer_that_selects_an_offered_option_counts(asked: Question) -> Non
     assert isinstance(answer_of(asked, reply_of({"outcome": {"outcome": "cancelled"}}, OFFERED)), Halt)
 
 
-@pytest.mark.threat("T291")
+@pytest.mark.threat("T288")
 def test_the_option_of_all_edits_counts_only_for_an_edit(asked: Question) -> None:
     assert isinstance(answer_of(asked, EditorReply("a")), No)
     edit = replace(asked, card=replace(asked.card, edits=True))
@@ -184,7 +184,7 @@ def test_the_option_of_all_edits_counts_only_for_an_edit(asked: Question) -> Non
     assert "a" not in [each.option_id for each in options_of(asked)]
 
 
-@pytest.mark.threat("T291")
+@pytest.mark.threat("T288")
 def test_no_option_remembers_where_the_gate_offers_nothing(asked: Question, dangerous: Question) -> None:
     kinds = {each.option_id: each.kind for each in options_of(asked)}
     assert kinds["s"] == kinds["p"] == "allow_always"
@@ -244,7 +244,7 @@ def test_the_address_of_an_attachment(uri: str, path: str, lines: tuple[int, int
     assert (found.path, found.lines) == (path, lines)
 
 
-@pytest.mark.threat("T292")
+@pytest.mark.threat("T289")
 def test_only_text_blocks_are_words_of_the_user() -> None:
     hidden = schema.Annotations(audience=["assistant"])
     prompt = read_blocks(
@@ -321,13 +321,13 @@ MARKDOWN: list[tuple[str, str, str]] = [
 # fmt: on
 
 
-@pytest.mark.threat("T293")
+@pytest.mark.threat("T290")
 @pytest.mark.parametrize(("text", "expected", "why"), MARKDOWN, ids=[row[2] for row in MARKDOWN])
 def test_text_of_a_model_loads_nothing(text: str, expected: str, why: str) -> None:
     assert inert(text) == expected
 
 
-@pytest.mark.threat("T293")
+@pytest.mark.threat("T290")
 @given(
     st.lists(
         st.sampled_from(["!", "[", "<", "img", "a-1", "/", "`", "```", "~~~", "\n", " ", "x", "\r", ">", "- ", "<!--"])
@@ -373,7 +373,7 @@ PIECES = [
 ]
 
 
-@pytest.mark.threat("T293")
+@pytest.mark.threat("T290")
 @given(st.lists(st.sampled_from(PIECES)))
 def test_another_reader_of_markdown_finds_nothing_that_loads(pieces: list[str]) -> None:
     from markdown_it import MarkdownIt

@@ -40,7 +40,7 @@ REFUSED: list[tuple[bytes, str]] = [
 # fmt: on
 
 
-@pytest.mark.threat("T281")
+@pytest.mark.threat("T278")
 @pytest.mark.parametrize(("line", "why"), REFUSED, ids=[f"{place} {row[1]}" for place, row in enumerate(REFUSED)])
 def test_a_wrong_first_line_attaches_nobody(line: bytes, why: str) -> None:
     with pytest.raises(Misread) as found:
@@ -84,7 +84,7 @@ def test_a_card_keeps_what_a_terminal_shows() -> None:
         assert answer_lines(found.card) == answer_lines(card)
 
 
-@pytest.mark.threat("T282")
+@pytest.mark.threat("T279")
 def test_nonsense_is_never_an_event() -> None:
     chosen = random.Random(3)
     for event in story():

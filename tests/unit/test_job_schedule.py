@@ -218,7 +218,7 @@ BY_HAND = [  # the place of a value, the value, why
 # fmt: on
 
 
-@pytest.mark.threat("T295")
+@pytest.mark.threat("T292")
 @pytest.mark.parametrize(("place", "value", "why"), BY_HAND, ids=[row[-1] for row in BY_HAND])
 def test_a_file_that_no_command_wrote_is_refused(place: tuple[str, str], value: object, why: str) -> None:
     content = stored_json(STORED)

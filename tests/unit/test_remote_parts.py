@@ -74,7 +74,7 @@ def test_addresses(text: str, meaning: str) -> None:
             parse_address(text)
 
 
-@pytest.mark.threat("T285")
+@pytest.mark.threat("T282")
 @pytest.mark.parametrize(("header", "local", "accepted"), HOSTS)
 def test_hosts(header: str, local: tuple[str, int], accepted: bool) -> None:
     assert is_own_host(header, local, frozenset({"box"}), 443) is accepted
@@ -114,7 +114,7 @@ LINES = [
 # fmt: on
 
 
-@pytest.mark.threat("T286")
+@pytest.mark.threat("T283")
 @pytest.mark.parametrize(("line", "least"), LINES, ids=str)
 def test_scopes(line: object, least: TokenScope | None) -> None:
     for place, scope in enumerate(TokenScope):
@@ -125,7 +125,7 @@ def test_scopes(line: object, least: TokenScope | None) -> None:
                 permitted_line(scope, line)
 
 
-@pytest.mark.threat("T286")
+@pytest.mark.threat("T283")
 def test_waits_after_wrong_tokens() -> None:
     wrong = WrongTokens()
     for _ in range(FREE - 1):
@@ -149,7 +149,7 @@ def test_waits_after_wrong_tokens() -> None:
     assert len(wrong._counts) <= 1024
 
 
-@pytest.mark.threat("T287")
+@pytest.mark.threat("T284")
 def test_shown_values() -> None:
     event = {"type": "text", "text": "a\u202eb\x1b[31m\u200b", "more": {"k\x07": ["\u2066x", 1, None, True, 1.5]}}
     assert shown_event(event) == {
@@ -167,14 +167,14 @@ def test_shown_values() -> None:
     assert "…" in json.dumps(shown(deep), ensure_ascii=False)
 
 
-@pytest.mark.threat("T287")
+@pytest.mark.threat("T284")
 @pytest.mark.parametrize("kind", ["question_asked", "pick_wanted", "input_wanted"])
 def test_a_question_is_never_cut(kind: str) -> None:
     card = {"command": "true;" * LONGEST_TEXT + "rm -rf x", "paths": [str(each) for each in range(MOST_ITEMS * 3)]}
     assert shown_event({"type": kind, "card": card}) == {"type": kind, "card": card}
 
 
-@pytest.mark.threat("T289")
+@pytest.mark.threat("T286")
 def test_the_log_is_bounded(tmp_path: Path) -> None:
     log = AccessLog(tmp_path, largest=2000)
     for number in range(100):
@@ -188,7 +188,7 @@ def test_the_log_is_bounded(tmp_path: Path) -> None:
     assert len(last["answer"]) == 200
 
 
-@pytest.mark.threat("T286")
+@pytest.mark.threat("T283")
 def test_tokens(tmp_path: Path) -> None:
     store, other = RemoteTokens(tmp_path), RemoteTokens(tmp_path)
     secret = store.add("phone", TokenScope.ANSWER, 100.0, until=200.0, folder="/w").reveal()

@@ -1,6 +1,6 @@
 """Markdown for a client that renders it: no text of a model makes the client load an address.
 
-THREAT T293: an editor may show `![x](https://host/?data)` as an image, so that text of a model sends data to a host
+THREAT T290: an editor may show `![x](https://host/?data)` as an image, so that text of a model sends data to a host
 without any call of a tool. Images and HTML tags that load something are shown as text. Fenced code is left as it is,
 where every reader of Markdown agrees that it is code.
 """

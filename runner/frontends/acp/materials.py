@@ -1,6 +1,6 @@
 """The content of a prompt of an editor: the words of the user, images, and material such as files and selections.
 
-THREAT T292: an editor attaches files, selections and links by itself, and their texts were written by others. Only text
+THREAT T289: an editor attaches files, selections and links by itself, and their texts were written by others. Only text
 blocks are words of the user. Each file is read through the gate like any call, so that a secret is not sent because it
 is open in the editor. The text is marked as material, with its source. A file of the workspace has the label of that
 file; everything else is untrusted. Names and addresses of attachments never become words of the user.

@@ -1,6 +1,6 @@
 """Questions that the editor puts to its user (`session/request_permission`).
 
-THREAT T291: an editor, or a program that poses as one, may answer late, twice, with an option that was not offered,
+THREAT T288: an editor, or a program that poses as one, may answer late, twice, with an option that was not offered,
 with nonsense, or not at all. Only the id of an offered option, in the first answer to an open request, counts.
 Everything else is a no. A request is open only while its turn waits for it.
 """

@@ -390,7 +390,7 @@ def _usage(spent: Usage) -> schema.Usage:
 def _not_used(servers: Sequence[Any], configured: Collection[str]) -> str:
     """Return the message about tool servers that the editor passed; empty if the user configured all of their names.
 
-    THREAT T294: a tool server of the editor is a command line or an address that no configuration of the user names.
+    THREAT T291: a tool server of the editor is a command line or an address that no configuration of the user names.
     The session does not start it; the user configures and approves it like any other. Values of variables and headers
     may be keys, and are not shown.
     """

@@ -252,7 +252,7 @@ class EditorSession(CommandHost):
     def _allowed_modes(self) -> list[Mode]:
         """Return the modes that the editor may choose.
 
-        THREAT T291: `dangerously` is chosen by the user who starts the program or writes the configuration, never by a
+        THREAT T288: `dangerously` is chosen by the user who starts the program or writes the configuration, never by a
         message of the editor.
         """
         ctx = self.conversation.ctx

@@ -1,6 +1,6 @@
 """The messages of the protocol: JSON objects, one on each line, checked before the library of the protocol gets them.
 
-THREAT T290: a client may send lines that are no messages, answers that nobody waits for, or never read. The library
+THREAT T287: a client may send lines that are no messages, answers that nobody waits for, or never read. The library
 ends the connection at some of them and keeps everything that is not read. Here a line that is no message is answered
 with an error, an answer without a valid form is an error for who waits for it, and messages that wait for the client
 have a limit.

@@ -96,7 +96,7 @@ class HostedError(ProblemError):
 def sessions_folder(environ: Mapping[str, str]) -> Path:
     """Return the folder of the sockets, created with mode 0700 and checked.
 
-    THREAT T280: a link, a folder of another user, or one that others may write to is refused, so that no other process
+    THREAT T277: a link, a folder of another user, or one that others may write to is refused, so that no other process
     can put a socket into it. Raise PlaceError or HostedError.
     """
     path = state_dir(environ)
@@ -197,7 +197,7 @@ def description(folder: Path, id: str) -> HostedSession | None:
 def remove_dead(folder: Path, id: str) -> None:
     """Remove the socket and the description of a session if nothing listens at the socket.
 
-    THREAT T284: the check is repeated under the lock, so that a session that was resumed meanwhile keeps its socket.
+    THREAT T281: the check is repeated under the lock, so that a session that was resumed meanwhile keeps its socket.
     """
     with folder_lock(folder):
         try:

@@ -72,7 +72,7 @@ class QuestionDialogue:
 
     async def _card(self, id: str, line: "InputLine") -> None:
         found = self._asked(id)
-        if found is None:  # THREAT T282: what cannot be shown whole is not approved here
+        if found is None:  # THREAT T279: what cannot be shown whole is not approved here
             self._cards.print("a question cannot be shown by this version: answer it at another client")
             await self._read(id, "Ctrl-D detaches ", line)
             return

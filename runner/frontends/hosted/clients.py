@@ -1,6 +1,6 @@
 """The clients of a hosted session: their lines become one stream, and every event goes to all of them.
 
-THREAT T283: a client may read nothing, write without end, or write nonsense. The session waits for no client: what is
+THREAT T280: a client may read nothing, write without end, or write nonsense. The session waits for no client: what is
 sent to a client is bounded, and a client that exceeds the bound is dropped. What a client sends is bounded as well:
 nothing more is read from it until its earlier lines are handled.
 """
@@ -64,7 +64,7 @@ class Client(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
         connection = transport.get_extra_info("socket")
-        # THREAT T280: an answer approves an action, so no process in a sandbox and no other user may be here. The state
+        # THREAT T277: an answer approves an action, so no process in a sandbox and no other user may be here. The state
         # folder is in no sandbox; should one reach the socket all the same, its process has other rights.
         if examined(connection, self._hub.own) is None:
             problem = Problem(
@@ -250,7 +250,7 @@ class ClientHub:
     def take(self, client: Client, number: int, line: bytes) -> None:
         """Handle a line of a client if its scope includes it.
 
-        THREAT T281: a client with the scope `view` or `answer` can neither prompt the model, change a setting, run a
+        THREAT T278: a client with the scope `view` or `answer` can neither prompt the model, change a setting, run a
         command, stop the session nor drop other clients. What is not an answer in the strict form is not passed on.
         """
         assert client.attached is not None

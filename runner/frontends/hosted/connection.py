@@ -39,7 +39,7 @@ class HostedConnection:
         self.socket: socket.socket = found
         self._held = b""
         self._lines: deque[bytes] = deque()
-        # THREAT T280: only a process of this user may show cards and get answers.
+        # THREAT T277: only a process of this user may show cards and get answers.
         self.process, uid = peer_of(found)
         if uid != os.geteuid():
             found.close()

@@ -43,7 +43,7 @@ _TITLE = 80  # characters
 class HostedQuestions(Questions):
     """The Approver of a hosted session. Every answer carries the client that gave it.
 
-    THREAT T282: the first valid answer to a question counts. A later one, one to a question that is closed, and one
+    THREAT T279: the first valid answer to a question counts. A later one, one to a question that is closed, and one
     that the question does not offer change nothing: its client gets an error, and the question stays as it was.
     """
 
@@ -334,7 +334,7 @@ def vars_of(problem: Problem) -> dict[str, str]:
 def _hold_on(lifeline: int) -> None:
     """End this process when the other end of the pipe is closed.
 
-    THREAT T284: the resident process was killed, and the user takes its sessions for ended. The session is ended like
+    THREAT T281: the resident process was killed, and the user takes its sessions for ended. The session is ended like
     by SIGTERM, which kills its commands first; if that takes too long, by SIGKILL, which the helpers of the sandbox do
     not survive.
     """

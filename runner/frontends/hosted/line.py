@@ -25,7 +25,7 @@ _QUIET = 0.5  # seconds without a key before an answer can be typed
 class InputLine:
     """The line where the user types prompts and answers.
 
-    THREAT T282: keys that were typed before a question appeared must not answer it. At a question every key is ignored
+    THREAT T279: keys that were typed before a question appeared must not answer it. At a question every key is ignored
     until half a second has passed without one, and pasted text is no answer.
     """
 

@@ -139,7 +139,7 @@ class JobRun:
     def _check_trust(self) -> None:
         """Raise Stopped, after recording the denial, unless the workspace has the content that the user saw.
 
-        THREAT T296: another author of the workspace could change its configuration, its instructions or its hooks
+        THREAT T293: another author of the workspace could change its configuration, its instructions or its hooks
         between the creation of a job and its run, at which no user is present.
         """
         job, fix = self._job, f"check it with `agent trust show`, then run `agent jobs trust {self._job.id}`"
@@ -189,7 +189,7 @@ class JobRun:
             run_args_of(job), unattended=True, asks=False, notes=own, usual=PIPELINE, guarded=True, job=job.id
         )
         if not own:
-            # THREAT T297: the prompt of a job that a model requested is the text of that model, not of the user.
+            # THREAT T294: the prompt of a job that a model requested is the text of that model, not of the user.
             stranger = ("the prompt of a job that a model requested", job.prompt)
             start = replace(start, options=replace(start.options, strangers=(stranger,)))
         show = None if self._quiet else guarded(transcript())
@@ -254,7 +254,7 @@ def _enter(folder: str) -> None:
 def _follow(lifeline: int) -> None:
     """End this process when the pipe `lifeline` ends: first in an orderly way, then at once.
 
-    THREAT T298: without the resident process nobody could stop the run, so that it must not outlive that process.
+    THREAT T295: without the resident process nobody could stop the run, so that it must not outlive that process.
     """
 
     def wait() -> None:

@@ -18,7 +18,7 @@ _LONGEST = 200  # characters of one value
 class AccessLog:
     """The file `remote.log` in `folder`, readable by this user only.
 
-    THREAT T289: a program that only causes refusals fills neither the log nor the disk.
+    THREAT T286: a program that only causes refusals fills neither the log nor the disk.
     """
 
     def __init__(self, folder: Path, *, largest: int = LARGEST) -> None:

@@ -20,7 +20,7 @@ class _Count:
 class WrongTokens:
     """The wrong tokens of each address. An IPv6 network of 64 bits counts as one address: it belongs to one user.
 
-    THREAT T286: guessing is hopeless already, because a token has 256 random bits. The limit keeps the log short and
+    THREAT T283: guessing is hopeless already, because a token has 256 random bits. The limit keeps the log short and
     makes a program that tries tokens visible.
     """
 

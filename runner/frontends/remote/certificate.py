@@ -1,6 +1,6 @@
 """The certificate of remote access: the user's own, or a self-signed one in the private state folder.
 
-THREAT T288: without TLS, everyone on the way could read the sessions and the tokens, and answer questions. A
+THREAT T285: without TLS, everyone on the way could read the sessions and the tokens, and answer questions. A
 self-signed certificate is kept, so that a user who compared its fingerprint once notices another one.
 """
 

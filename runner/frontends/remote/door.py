@@ -1,6 +1,6 @@
 """The checks of each request before anything is answered: the host, the origin, and who the request comes from.
 
-THREAT T285: a page of another origin in the browser of a user can send requests here, with the cookie if the browser
+THREAT T282: a page of another origin in the browser of a user can send requests here, with the cookie if the browser
 allowed it. Such a page can neither open the WebSocket (its origin is compared), nor sign in or out (a header that needs
 a permission which is never given), nor read or embed an answer (`security_headers`), nor reach this server under a name
 of its own (the host is compared).
@@ -151,7 +151,7 @@ class Door:
     def _of_header(self, asked: PageRequest, *, links: bool) -> Token | HttpRefusal:
         """Return the token in the header `Authorization`.
 
-        THREAT T286: after a few wrong tokens, an address waits. A right token is refused in that time as well.
+        THREAT T283: after a few wrong tokens, an address waits. A right token is refused in that time as well.
         """
         now = self.clock()
         if (wait := self._wrong.wait(asked.address, now)) > 0:

@@ -80,7 +80,7 @@ def parse_address(text: str) -> ListenAddress:
 class LimitedListener(socket.socket):
     """A listening socket that closes new connections at once while too many are open.
 
-    THREAT T289: a connection that says nothing lives for some seconds. Without the limit, one program could use up the
+    THREAT T286: a connection that says nothing lives for some seconds. Without the limit, one program could use up the
     descriptors of the process, which then reads neither tokens nor sessions. The limit for each network leaves room for
     the others.
     """
@@ -137,7 +137,7 @@ def is_own_host(given: str, local: tuple[str, int], names: frozenset[str], stand
 
     `local` is the address and port at which the connection arrived.
 
-    THREAT T285: the host must be that very IP address, or one of `names`. A name of another owner that resolves to this
+    THREAT T282: the host must be that very IP address, or one of `names`. A name of another owner that resolves to this
     address (DNS rebinding) is none of them, and an IP address cannot be made to resolve to another one.
     """
     text = given.strip().lower()

@@ -34,7 +34,7 @@ class _Shape:
 
 
 _ORDER = tuple(TokenScope)
-# THREAT T286: changes of the mode or the model (other than a choice of a card), commands of the user and /commands are
+# THREAT T283: changes of the mode or the model (other than a choice of a card), commands of the user and /commands are
 # not for a token at all. They would turn a phone that got lost into a terminal.
 _LINES = {
     "answer": _Shape(TokenScope.ANSWER, {"id": str, "answer": str, "feedback": str, "values": dict}),
@@ -54,7 +54,7 @@ def includes(scope: TokenScope, needed: TokenScope) -> bool:
 def permitted_line(scope: TokenScope, line: object) -> dict[str, object]:
     """Return a new line of JSON mode with the checked fields of `line`. Raise NotAllowed.
 
-    THREAT T286: the scope is checked here for each line, and by the session again. An answer with another command
+    THREAT T283: the scope is checked here for each line, and by the session again. An answer with another command
     (`edit`) is not possible from a page: it would be a prompt.
     """
     if not isinstance(line, dict) or not isinstance(kind := line.get("type"), str) or kind not in _LINES:

@@ -1,6 +1,6 @@
 """The HTTPS server: the files of the page, signing in and out, and the WebSocket.
 
-THREAT T289: every request, message, connection and wait has a limit; what exceeds it is closed. The process is not the
+THREAT T286: every request, message, connection and wait has a limit; what exceeds it is closed. The process is not the
 resident process, so that its end, however caused, stops neither sessions nor commands.
 """
 

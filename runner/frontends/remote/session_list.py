@@ -48,7 +48,7 @@ def listed_sessions(folder: Path, token: Token) -> tuple[ListedSession, ...]:
 def listed_session(folder: Path, id: str, token: Token) -> ListedSession | None:
     """Return the session with that name if its process runs and the token shows it, or None.
 
-    THREAT T286: for a token with a folder, sessions elsewhere do not exist.
+    THREAT T283: for a token with a folder, sessions elsewhere do not exist.
     """
     if not is_session_id(id):
         return None

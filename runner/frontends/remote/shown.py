@@ -26,7 +26,7 @@ def shown(value: object, level: int = 0, *, prose: bool = False, whole: bool = F
     """Return a copy of a JSON value whose texts are safe to show. `prose` is for texts that no decision depends on, and
     `whole` for values of which nothing may be left out.
 
-    THREAT T287: an invisible or reversing character could make a command look like another one. The page itself shows
+    THREAT T284: an invisible or reversing character could make a command look like another one. The page itself shows
     every text as text, never as markup.
     """
     if level > _DEEPEST:

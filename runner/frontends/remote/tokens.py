@@ -1,6 +1,6 @@
 """The tokens for remote access, the one-time links, and the sign-ins of browsers, in one private state file.
 
-THREAT T286: the file contains salted hashes alone, so that a copy of it opens nothing. Each secret has 256 random bits,
+THREAT T283: the file contains salted hashes alone, so that a copy of it opens nothing. Each secret has 256 random bits,
 which is why a fast hash is enough. A token, its links and its sign-ins end together.
 """
 

@@ -150,7 +150,7 @@ class Viewer:
         while True:
             message = await self._wire.recv()
             if not self._valid():
-                raise Removed  # THREAT T286: nothing that arrives after the removal has an effect
+                raise Removed  # THREAT T283: nothing that arrives after the removal has an effect
             about = "message"
             try:
                 asked = _asked(message)

@@ -13,6 +13,7 @@ from functools import _lru_cache_wrapper
 from importlib import import_module
 from pkgutil import iter_modules
 
+from runner.frontends.resident.memory import Pages, own_pages
 from sandbox.linux.helper_process import SpareHelper
 
 Main = Callable[[SpareHelper], int]
@@ -43,7 +44,7 @@ def load_program(main: Main) -> int:
     actions: list[Action] = [RunScript(script, "/usr") for script in _SCRIPTS]
     for action in (*actions, WriteFile("/usr/a", "b")):
         gate.evaluate(action, unattended=False)
-    code = _rehearse(main)
+    code = _rehearse(main, _REHEARSED)
     forget_facts()
     gc.enable()
     gc.collect()
@@ -73,7 +74,7 @@ def _import_late_modules() -> None:
     from sandbox.linux import bwrap  # noqa: F401  # all of them are loaded for the workers
 
 
-def _rehearse(main: Main) -> int:
+def _rehearse(main: Main, commands: tuple[tuple[str, ...], ...]) -> int:
     """Run commands without effects in an empty workspace with a record of its own. Return the sum of the exit codes.
 
     Regular expressions are compiled and constructors are made at their first use. Of what the commands read, only
@@ -92,7 +93,7 @@ def _rehearse(main: Main) -> int:
                 os.environ[f"RINGFENCE_{name}_DIR"] = f"{folder}/{name}"
             os.mkdir(f"{folder}/work")
             os.chdir(f"{folder}/work")
-            for words in _REHEARSED:
+            for words in commands:
                 with SpareHelper() as spare:
                     sys.argv[1:] = words
                     total += main(spare)
@@ -107,6 +108,28 @@ def _rehearse(main: Main) -> int:
         os.chdir(cwd)
         move_back()
     return total
+
+
+def written_pages(main: Main) -> Pages:
+    """Return the pages of this process to which a short command writes. A child process runs the command to see it."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.close(reading)
+            gc.disable()
+            before = set(own_pages())
+            _rehearse(main, _REHEARSED[:1])
+            text = " ".join(str(page) for page in own_pages() if page not in before)
+            with open(writing, "w", encoding="ascii") as file:
+                file.write(text)
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with open(reading, encoding="ascii") as file:
+        found = [int(word) for word in file.read().split()]
+    os.waitpid(child, 0)
+    return found
 
 
 def forget_facts() -> None:

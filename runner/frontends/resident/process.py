@@ -21,7 +21,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from policy.model.verdict import Problem
-from runner.frontends.resident.loading import Main, Stamps, folders_of, load_program, loaded_files, stamps
+from runner.frontends.resident.loading import (
+    Main,
+    Stamps,
+    folders_of,
+    load_program,
+    loaded_files,
+    stamps,
+    written_pages,
+)
+from runner.frontends.resident.memory import Pages
 from runner.frontends.resident.spawned import Spawner
 from runner.frontends.resident.worker import STARTED, become_worker, serve_one
 from runner.problems import Exit, Stopped
@@ -141,6 +150,7 @@ class _Resident:
         self._files: Stamps = loaded_files()
         self._folders: Stamps = folders_of(self._files)
         self._parent = os.getpid()
+        self._pages: Pages = written_pages(state.main)
         self._warm = _listening(f"{state.folder}/{WARM}")
         self._control = _listening(f"{state.folder}/{CONTROL}")
         self._places = {name: os.stat(f"{state.folder}/{name}").st_ino for name in (WARM, CONTROL)}
@@ -207,7 +217,7 @@ class _Resident:
             for handle in (self._said, self._woken, self._waking):
                 os.close(handle)
             self._spawner.forget()
-            code = serve_one(self._warm, self._own, self._folders, self._report, self._state.main)
+            code = serve_one(self._warm, self._own, self._folders, self._pages, self._report, self._state.main)
         except BaseException as error:  # Seam of a worker: its client sees that the connection ends
             self._spawner.log(f"a worker failed: {type(error).__name__}: {error}")
         return code & 0xFF

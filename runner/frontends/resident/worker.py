@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 
 from runner.frontends.resident.loading import Main, Stamps, stamps
+from runner.frontends.resident.memory import Pages, take_copies
 from runner.resident import client as protocol
 from runner.resident import peer_of
 from runner.resident.peer import PeerState, Standing, examined, take_over
@@ -47,7 +48,7 @@ def become_worker(parent: int) -> None:
 
 
 def serve_one(
-    server: socket.socket, own: Standing, folders: Stamps, report: Callable[[bytes], None], main: Main
+    server: socket.socket, own: Standing, folders: Stamps, pages: Pages, report: Callable[[bytes], None], main: Main
 ) -> int:
     """Wait for a client, run its command, and return the exit code of this process.
 
@@ -55,10 +56,12 @@ def serve_one(
         server: The listening socket, which all workers share.
         own: The rights of this process, which those of the client must equal.
         folders: The folders of this program as they were when it was loaded.
+        pages: The pages of memory that a command is likely to write.
         report: Called with `BUSY` when a client has come, and with `STARTED` when its command starts.
         main: The entry point of the command line.
     """
     with SpareHelper() as spare:
+        take_copies(pages)
         while True:
             connection, _ = server.accept()
             with connection:
@@ -78,6 +81,7 @@ def serve_one(
                 report(STARTED)
                 code = _run(words, spare, main)
                 _let_go(connection)
+                _leave_streams()
                 connection.sendall(b"%s%d\n" % (protocol.CODE, code))
                 return code
 
@@ -187,6 +191,14 @@ def _die_with(connection: socket.socket) -> None:
 
 def _let_go(connection: socket.socket) -> None:
     fcntl.fcntl(connection, fcntl.F_SETFL, fcntl.fcntl(connection, fcntl.F_GETFL) & ~os.O_ASYNC)
+
+
+def _leave_streams() -> None:
+    """Close the streams of the client, so that their readers see the end as soon as the client ends."""
+    null = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1, 2):
+        os.dup2(null, number)
+    os.close(null)
 
 
 def _run(words: list[str], spare: SpareHelper, main: Main) -> int:
