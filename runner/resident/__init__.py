@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 WARM = "warm"  # commands: `client.py`
 CONTROL = "control"  # requests to the process itself, as lines of JSON: `control.py`
 LOCK = "lock"
+inside = False  # True in the resident process and in its workers
 _LONGEST = 107  # bytes of the path of a socket, unix(7)
 _PEER = 17  # SO_PEERCRED of Linux, socket(7)
 

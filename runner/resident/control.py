@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping
 
 from policy.model.verdict import Problem
+from runner import resident
 from runner.problems import Exit, Stopped
 from runner.resident import CONTROL, LOCK, peer_of, resident_folder
 
@@ -97,7 +98,12 @@ def end_resident(environ: Mapping[str, str]) -> bool:
 
 
 def start_if_wanted(environ: Mapping[str, str]) -> None:
-    """Start the resident process apart from this process, unless one listens. It is used by the next command."""
+    """Start the resident process apart from this process, unless one listens. It is used by the next command.
+
+    A worker, or a rehearsal of the resident process in an empty state folder, starts none.
+    """
+    if resident.inside:
+        return
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
         try:
             client.connect(f"{resident_folder(environ)}/{CONTROL}")

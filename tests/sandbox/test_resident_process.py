@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.cli_harness import AGENT, CliHarness
 from tests.support.places import ROOT
-from tests.support.resident_process import PATIENCE, resident, served, short_place, until
+from tests.support.resident_process import PATIENCE, resident, served, serving, short_place, until
 
 
 @pytest.fixture
@@ -64,6 +64,8 @@ def test_the_first_command_starts_it_if_the_user_wants(place: CliHarness) -> Non
     until(lambda: status(place)["running"] is True, "the start")
     assert place.agent("why", "ls").returncode == 0
     assert served(place) == 1
+    home = str(place.base / "home")
+    assert len(serving("HOME", home)) == 1, "its rehearsal of commands starts no further one"
 
 
 def test_a_repository_cannot_start_it(place: CliHarness) -> None:

@@ -66,13 +66,24 @@ def served(place: CliHarness) -> int:
 
 
 def end_resident(state: Path) -> None:
-    """End the resident process of a state folder, if there is one, and wait until it and its workers are gone."""
-    lock = state / "resident" / "lock"
-    if not lock.exists() or not lock.read_text().strip():
-        return
-    pid = int(lock.read_text())
-    words = Path(f"/proc/{pid}/cmdline")
-    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-        if b"serve" in words.read_bytes():
-            os.kill(pid, signal.SIGTERM)
-            until(lambda: not words.exists() or not words.read_bytes(), "the end of the resident process")
+    """End the resident processes of a state folder, also one that is just starting, and wait until they are gone."""
+
+    def gone() -> bool:
+        found = serving("RINGFENCE_STATE_DIR", str(state))
+        for pid in found:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+        return not found
+
+    until(gone, "the end of the resident process")
+
+
+def serving(variable: str, value: str) -> list[int]:
+    """Return the processes that run `agent serve` with that variable and were not forked by another one of them."""
+    found = {}
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            mine = f"{variable}={value}\0".encode() in (path / "environ").read_bytes() + b"\0"
+            if mine and b"serve" in (path / "cmdline").read_bytes().split(b"\0"):
+                found[int(path.name)] = int((path / "stat").read_text().rpartition(")")[2].split()[1])
+    return [pid for pid, parent in found.items() if parent not in found]

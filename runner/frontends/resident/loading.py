@@ -14,6 +14,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 from runner.frontends.resident.memory import Pages, own_pages
+from runner.state.paths import SYSTEM_FILE
 from sandbox.linux.helper_process import SpareHelper
 
 Main = Callable[[SpareHelper], int]
@@ -77,6 +78,9 @@ def _import_late_modules() -> None:
 def _rehearse(main: Main, commands: tuple[tuple[str, ...], ...]) -> int:
     """Run commands without effects in an empty workspace with a record of its own. Return the sum of the exit codes.
 
+    The settings of the user do not count, because they can name another place for the record. The file of the machine
+    cannot be left out, so with such a file no command is rehearsed that writes a record.
+
     Regular expressions are compiled and constructors are made at their first use. Of what the commands read, only
     results of pure functions stay, among them those for the home of the user.
     """
@@ -89,11 +93,13 @@ def _rehearse(main: Main, commands: tuple[tuple[str, ...], ...]) -> int:
         with tempfile.TemporaryDirectory(prefix="ringfence-") as folder, open(os.devnull, "r+b") as null:
             for number in (0, 1, 2):
                 os.dup2(null.fileno(), number)
-            for name in ("STATE", "CACHE", "DATA"):
+            for name in ("STATE", "CONFIG", "CACHE", "DATA"):
                 os.environ[f"RINGFENCE_{name}_DIR"] = f"{folder}/{name}"
             os.mkdir(f"{folder}/work")
             os.chdir(f"{folder}/work")
             for words in commands:
+                if words[0] == "exec" and SYSTEM_FILE.exists():
+                    continue
                 with SpareHelper() as spare:
                     sys.argv[1:] = words
                     total += main(spare)

@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from policy.model.verdict import Problem
+from runner import resident
 from runner.frontends.resident.loading import (
     Main,
     Stamps,
@@ -97,6 +98,7 @@ def run_resident(folder: str, options: ResidentOptions, main: Main, ready: Calla
     Raises Stopped if the user has a resident process already, or if the sockets cannot be made.
     """
     lock = _locked(folder)
+    resident.inside = True
     state = _Process(folder, options, main)
     os.chdir("/")
     spawner = Spawner(f"{folder}/log")
