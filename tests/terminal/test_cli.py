@@ -528,7 +528,7 @@ def test_a_defect_of_ours_is_a_problem_with_a_private_file(harness: CliHarness, 
     script.write_text(
         "import sys\n"
         "import runner.cli.main\n"
-        "def broken(words):\n"
+        "def broken(words, spare):\n"
         "    secret = 'local-value-that-must-not-appear'\n"
         "    raise RuntimeError('token ghp_0123456789abcdef0123456789abcdef was bad')\n"
         "runner.cli.main._dispatch = broken\n"

@@ -151,7 +151,7 @@ def loaded_files() -> Stamps:
     """Return the files of the loaded modules and tables of this program, with their times and sizes."""
     top = _top()
     found = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
-    paths = [path for path in found if path and path.startswith(f"{top}/")]
+    paths = [path for path in found if path and path.startswith(f"{top}/") and not path.startswith(f"{sys.prefix}/")]
     for folder in ("policy/commands", "policy/tables", "profiles"):
         for place in (f"{top}/{folder}", f"{top}/ringfence/{folder}"):
             if os.path.isdir(place):
@@ -160,8 +160,11 @@ def loaded_files() -> Stamps:
 
 
 def folders_of(files: Stamps) -> Stamps:
-    """Return the stamps of the folders of files, which change if a file is replaced. They are a tenth of the files."""
-    return stamps(sorted({os.path.dirname(path) for path in files}))
+    """Return the stamps of the folders of files, which change if a file is replaced. They are a tenth of the files.
+
+    The folder around the packages is left out: in a checkout, other programs keep files of their own there.
+    """
+    return stamps(sorted({os.path.dirname(path) for path in files} - {_top()}))
 
 
 def _top() -> str:
