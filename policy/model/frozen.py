@@ -113,12 +113,12 @@ class _FirstValues:
     def __init__(self, cls: type) -> None:
         self._left = _UNCOMPILED
         # In the order of the parameters: the name, the default or MISSING, and the function that makes it or MISSING.
-        every = [each for each in fields(cls) if each.init]
+        every = fields(cls)
         self._given = [(each.name, each.default, each.default_factory) for each in every]
         self._setters = [getattr(cls, each.name).__set__ for each in every]
         self._after: Callable[[object], None] | None = getattr(cls, "__post_init__", None)
-        if any(each.kw_only for each in every):
-            self._left = 0
+        if any(each.kw_only or not each.init for each in every):
+            self._left = 0  # the compiled function handles such fields
 
     def set(self, made: object, args: tuple[object, ...], kwargs: dict[str, object]) -> bool:
         """Set the fields of `made` and return True; return False, without an effect, if `__init__` has to do it.

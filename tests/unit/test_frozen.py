@@ -202,3 +202,16 @@ def test_other_kinds_are_left_to_the_standard_library() -> None:
     assert value.x == 3
     assert Same() != Same()
     assert replace(Limits(), wall=3.0).wall == 3.0
+
+
+@frozen.dataclass(frozen=True, slots=True)
+class Made:
+    x: int
+    seen: list[int] = field(default_factory=list, init=False)
+    count: int = field(default=3, init=False)
+
+
+def test_fields_that_are_no_parameters_are_set_for_the_first_values() -> None:
+    first, second = Made(1), Made(2)
+    assert (first.x, first.seen, first.count) == (1, [], 3)
+    assert first.seen is not second.seen
