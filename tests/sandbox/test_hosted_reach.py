@@ -28,7 +28,10 @@ tried("list", lambda: os.listdir(state))
 tried("session", lambda: connect(f"{state}/resident/sessions/{id}"))
 tried("resident", lambda: connect(f"{state}/resident/control"))
 tried("by its process", lambda: connect(f"/proc/{pid}/root{state}/resident/sessions/{id}"))
-tried("by a new socket", lambda: socket.socket(socket.AF_UNIX).bind(f"{state}/resident/sessions/{'0' * 16}"))
+def bind(path):
+    os.chdir(os.path.dirname(path))  # the whole path may be too long for a socket
+    socket.socket(socket.AF_UNIX).bind(os.path.basename(path))
+tried("by a new socket", lambda: bind(f"{state}/resident/sessions/{'0' * 16}"))
 tried("signal", lambda: os.kill(int(pid), 0))
 with open(f"{here}/found.json", "w") as file:
     json.dump(found, file)

@@ -42,10 +42,11 @@ def lines() -> list[Line]:
         Line(("exec", "--mode", "trust-project", script), given) for script in OWN for given in (None, b"in\n\xff")
     ]
     found += [Line(("why", *form, script)) for form in ((), ("--json",)) for script in COMMANDS]
-    found += [Line(("exec", "--json", script)) for script in OWN[:20]]
+    # Output that comes in several pieces is one event a piece, and where it is divided depends on the moment.
+    found += [Line(("exec", "--json", script)) for script in OWN[:20] if script != "seq 20000"]
     found += [
         Line(("exec",)), Line(("exec", "--nonsense", "ls")), Line(("exec", "ls", "-la")), Line(("exec", "--", "ls", "-a")), Line(("exec", "--help")),
-        Line(("exec", "--cwd", "missing", "ls")), Line(("exec", "--timeout", "1", "sleep 20")), Line(("exec", "--limit", "output=10", "seq 100")),
+        Line(("exec", "--cwd", "missing", "ls")), Line(("exec", "--timeout", "1", "sleep 20")), Line(("exec", "--limit", "pids=64", "true")),
         Line(("exec", "--mode", "dangerously", "ls")), Line(("exec", "--unattended", "rm -rf .")), Line(("why", "--tool", "read", "--path", "notes.txt")),
         Line(("policy", "judge"), b'{"id": 1, "cmd": "git status"}\n{"id": 2, "cmd": "rm -rf /"}\nnonsense\n'), Line(("exec", "--env", "A=b", "echo $A")),
         Line(("exec", "--write", "/tmp", "ls")), Line(("exec", "--host", "example.org", "true")), Line(("exec", "--backend", "T9", "true")),
@@ -54,7 +55,7 @@ def lines() -> list[Line]:
 
 
 CHANGING = re.compile(
-    r"[0-9a-f]{8,}|\d+\.\d+|\d{4}-\d\d-\d\dT[\d:.]+Z?|\d\d:\d\d(:\d\d)?|\d+ m?s\b|rf-\w+|_\d\d_\d\d_\d{3}Z"
+    r"/proc/\d+|[0-9a-f]{8,}|\d+\.\d+|\d{4}-\d\d-\d\dT[\d:.]+Z?|\d\d:\d\d(:\d\d)?|\d+ m?s\b|rf-\w+|_\d\d_\d\d_\d{3}Z"
 )
 
 
@@ -100,7 +101,8 @@ def outcome(place: CliHarness, line: Line) -> tuple[object, ...]:
 def record(place: CliHarness) -> list[str]:
     done = place.agent("audit", "export", "--format", "jsonl")
     assert done.returncode == 0, done.stderr
-    return [CHANGING.sub("#", line) for line in done.stdout.splitlines()]
+    # The count of input bytes depends on whether a command that reads none ends before they are passed on.
+    return [CHANGING.sub("#", re.sub(r'"stdin":\d+', "", line)) for line in done.stdout.splitlines()]
 
 
 @pytest.mark.thorough
@@ -148,7 +150,7 @@ def processes(mark: str) -> list[int]:
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            if mark.encode() in path.read_bytes():
+            if mark.encode() in path.read_bytes().replace(b"\0", b" "):
                 found.append(int(path.parent.name))
         except OSError:
             continue
@@ -170,35 +172,36 @@ def sleeping(place: CliHarness, seconds: str) -> subprocess.Popen[bytes]:
 )
 def test_a_signal_to_the_client_ends_the_command(place: CliHarness, number: int, code: int) -> None:
     with resident(place):
-        client = sleeping(place, f"97531.{number}")
+        client = sleeping(place, f"86421.{number}")
         client.send_signal(number)
         client.communicate(timeout=PATIENCE)
         assert client.returncode == code
         assert served(place) == 1
-        until(lambda: not processes(f"sleep 97531.{number}"), "the end of the command")
+        until(lambda: not processes(f"sleep 86421.{number}"), "the end of the command")
         assert [each["outcome"]["ended_by"] for each in place.audit()] == ["cancelled"]  # type: ignore[index]
 
 
 @pytest.mark.threat("T275")
 def test_what_is_killed_takes_its_command_along(place: CliHarness) -> None:
     with resident(place) as process:
-        client = sleeping(place, "97532.1")
+        client = sleeping(place, "86422.1")
         client.kill()
         client.communicate(timeout=PATIENCE)
-        until(lambda: not processes("sleep 97532.1"), "the end of the command of a killed client")
-        client = sleeping(place, "97532.2")
-        worker = [pid for pid in children(process.pid) if has_command(pid, "sleep 97532.2")]
+        until(lambda: not processes("sleep 86422.1"), "the end of the command of a killed client")
+        client = sleeping(place, "86422.2")
+        until(lambda: bool(processes("sleep 86422.2")), "the start of the command")
+        worker = [pid for pid in children(process.pid) if has_command(pid, "sleep 86422.2")]
         os.kill(worker[0], signal.SIGKILL)
         _, said = client.communicate(timeout=PATIENCE)
         assert client.returncode == 137
         assert b"was killed" in said
-        until(lambda: not processes("sleep 97532.2"), "the end of the command of a killed worker")
-        client = sleeping(place, "97532.3")
+        until(lambda: not processes("sleep 86422.2"), "the end of the command of a killed worker")
+        client = sleeping(place, "86422.3")
         process.kill()
         _, said = client.communicate(timeout=PATIENCE)
         assert client.returncode == 137
         assert b"was killed" in said
-        until(lambda: not processes("sleep 97532.3"), "the end of the command of a killed resident process")
+        until(lambda: not processes("sleep 86422.3"), "the end of the command of a killed resident process")
     done = place.agent("exec", "echo again")  # cold, because the process is gone
     assert (done.stdout, done.returncode) == ("again\n", 0)
 

@@ -1,7 +1,11 @@
 """The live part of `agent attach`: events as they come, an input line, and the answers to questions."""
 
 import asyncio
+import contextlib
+import os
 import signal
+import termios
+import threading
 
 from runner.frontends.hosted.cards import QuestionDialogue
 from runner.frontends.hosted.connection import HostedConnection, event_of
@@ -12,6 +16,7 @@ from runner.problems import Exit
 from runner.text.json_line import json_line
 
 _PIECE = 1 << 18  # bytes
+_GOODBYE = 2.0  # seconds for an orderly end after a signal
 
 
 class LiveTerminal:
@@ -21,6 +26,7 @@ class LiveTerminal:
         self._connection = connection
         self._view = view
         self._changed = asyncio.Event()
+        self._modes = termios.tcgetattr(0) if os.isatty(0) else None  # before the input line changes them
         view.changed = self._changed.set
 
     def serve(self) -> int:
@@ -33,7 +39,7 @@ class LiveTerminal:
         loop = asyncio.get_running_loop()
         task = asyncio.current_task()
         for number in (signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, lambda: task.cancel() if task is not None else None)
+            loop.add_signal_handler(number, self._end, task)
         line = InputLine(self._changed)
         dialogue = QuestionDialogue(self._view, self)
         receiving = asyncio.ensure_future(self._receive())
@@ -53,6 +59,24 @@ class LiveTerminal:
             return Exit.DONE
         print(f"{self._view.over or 'the session has gone'}; to continue: agent attach {self._view.id[:8]}")
         return Exit.DONE if self._view.over else Exit.FAILED
+
+    def _end(self, task: "asyncio.Task[int] | None") -> None:
+        """End this client after a signal: in order, and at the latest after `_GOODBYE` seconds.
+
+        The input line is a library of its own, which may wait for its terminal when it is cancelled.
+        """
+
+        def now() -> None:
+            if self._modes is not None:
+                with contextlib.suppress(termios.error):  # the terminal is gone
+                    termios.tcsetattr(0, termios.TCSANOW, self._modes)
+            os._exit(Exit.INTERRUPTED)
+
+        last = threading.Timer(_GOODBYE, now)
+        last.daemon = True
+        last.start()
+        if task is not None:
+            task.cancel()
 
     async def _receive(self) -> None:
         loop, connection = asyncio.get_running_loop(), self._connection
