@@ -45,6 +45,15 @@ class HostedClient:
             self.events.append(json.loads(line))
         return found[count - 1]
 
+    def skim(self, type: str) -> dict[str, Any]:
+        """Return the next event of that type. Lines are decoded afterwards, so that the session need not wait."""
+        lines = [self._file.readline()]
+        while lines[-1] and json.dumps(type).encode() not in lines[-1]:
+            lines.append(self._file.readline())
+        self.events += [json.loads(line) for line in lines if line]
+        assert self.events[-1]["type"] == type, f"no {type}"
+        return self.events[-1]
+
     def rest(self) -> list[dict[str, Any]]:
         """Return the events until the session closes the connection."""
         found = [json.loads(line) for line in self._file]
