@@ -16,12 +16,13 @@ import json
 import os
 import socket
 import struct
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from policy.model.verdict import Problem, ProblemError
 from runner.engine.process_view import output_lines, port_rows, process_rows
+from runner.state.socket_path import short_path
 from runner.text.json_line import json_line
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ class ControlServer:
         try:
             with contextlib.suppress(FileNotFoundError):
                 self._path.unlink()
-            with _short(self._path) as path:
+            with short_path(self._path) as path:
                 listener.bind(path)
             self._path.chmod(0o600)
             listener.listen(8)  # SAFETY: listen(2) comes last, because before it nobody can connect
@@ -225,7 +226,10 @@ def sessions_with_processes(state: Path) -> list[str]:
     """Return the names of the sessions with a control socket, in order. Sockets of dead sessions are removed."""
     found = []
     for path in sorted((state / FOLDER).glob(f"*{_SUFFIX}")) if (state / FOLDER).is_dir() else ():
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as probe, _short(path) as short:
+        with (
+            socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as probe,
+            short_path(path) as short,
+        ):
             try:
                 probe.connect(short)
             except (ConnectionRefusedError, FileNotFoundError):
@@ -243,7 +247,7 @@ def ask_session(state: Path, session: str, request: Mapping[str, object]) -> dic
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as client:
         client.settimeout(_PATIENCE)
         try:
-            with _short(path) as short:
+            with short_path(path) as short:
                 client.connect(short)
             client.sendall(_line(request))
             data = b""
@@ -262,19 +266,6 @@ def ask_session(state: Path, session: str, request: Mapping[str, object]) -> dic
     if isinstance(problem := answer.get("problem"), dict):
         raise ControlRefused(Problem(*(str(problem.get(name)) for name in ("what", "why", "fix"))))
     return answer
-
-
-@contextlib.contextmanager
-def _short(path: Path) -> Iterator[str]:
-    """Yield a name of `path` that fits into the 107 bytes of an address (unix(7))."""
-    if len(os.fsencode(path)) < 100:
-        yield str(path)
-        return
-    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        yield f"/proc/self/fd/{folder}/{path.name}"
-    finally:
-        os.close(folder)
 
 
 def _ours(client: socket.socket) -> bool:

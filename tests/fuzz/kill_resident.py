@@ -20,21 +20,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.support.cli_harness import AGENT, CliHarness
-from tests.support.resident_process import short_place, until
+from tests.support.resident_process import processes, short_place, until
 
 VICTIMS = ("resident", "worker", "client", "terminal", "nothing")
-
-
-def processes(mark: str) -> list[int]:
-    """Return the processes whose command line contains `mark`."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            if mark.encode() in path.read_bytes().replace(b"\0", b" "):
-                found.append(int(path.parent.name))
-        except OSError:
-            continue
-    return found
 
 
 def resident_of(place: CliHarness) -> int | None:

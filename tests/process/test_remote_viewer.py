@@ -14,13 +14,14 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
-from runner.frontends.hosted.address import HostedSession, short_path
+from runner.frontends.hosted.address import HostedSession
 from runner.frontends.remote.access_log import AccessLog
 from runner.frontends.remote.door import Door
 from runner.frontends.remote.scope import TokenScope
 from runner.frontends.remote.server import RemoteServer
 from runner.frontends.remote.tokens import RemoteTokens
 from runner.frontends.remote.viewer import ViewerPlaces
+from runner.state.socket_path import short_path
 
 ID = "0123456789abcdef"
 Session = Callable[[asyncio.StreamReader, asyncio.StreamWriter], object]

@@ -16,7 +16,7 @@ import pytest
 
 from tests.support.cli_harness import AGENT, CliHarness
 from tests.support.command_samples import COMMANDS
-from tests.support.resident_process import PATIENCE, resident, served, short_place, until
+from tests.support.resident_process import PATIENCE, processes, resident, served, short_place, until
 
 MODES = ("default", "accept-edits", "plan", "trust-project")
 OWN = (
@@ -143,18 +143,6 @@ def start(place: CliHarness, *words: str, **more: Any) -> subprocess.Popen[bytes
         stderr=subprocess.PIPE,
         **{"stdin": subprocess.DEVNULL, **more},
     )
-
-
-def processes(mark: str) -> list[int]:
-    """Return the processes whose command line contains `mark`."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            if mark.encode() in path.read_bytes().replace(b"\0", b" "):
-                found.append(int(path.parent.name))
-        except OSError:
-            continue
-    return found
 
 
 def sleeping(place: CliHarness, seconds: str) -> subprocess.Popen[bytes]:

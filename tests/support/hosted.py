@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from runner.frontends.hosted.address import short_path
+from runner.state.socket_path import short_path
 from tests.support.cli_harness import AGENT, CliHarness
 
 _PATIENCE = 60.0  # seconds

@@ -87,3 +87,15 @@ def serving(variable: str, value: str) -> list[int]:
             if mine and b"serve" in (path / "cmdline").read_bytes().split(b"\0"):
                 found[int(path.name)] = int((path / "stat").read_text().rpartition(")")[2].split()[1])
     return [pid for pid, parent in found.items() if parent not in found]
+
+
+def processes(mark: str) -> list[int]:
+    """Return the processes whose command line contains `mark`."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if mark.encode() in path.read_bytes().replace(b"\0", b" "):
+                found.append(int(path.parent.name))
+        except OSError:
+            continue
+    return found

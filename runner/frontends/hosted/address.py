@@ -18,6 +18,7 @@ from policy.model.verdict import Problem, ProblemError
 from runner.problems import Exit, Stopped, usage
 from runner.state.paths import state_dir
 from runner.state.session_id import ID_RULE, is_session_id
+from runner.state.socket_path import short_path
 
 _LOCK = ".lock"
 _LENGTH = 16  # characters of a whole ID
@@ -129,19 +130,6 @@ def folder_lock(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
-
-
-@contextlib.contextmanager
-def short_path(path: Path) -> Iterator[str]:
-    """Yield a name of `path` that fits into the 107 bytes of an address (unix(7))."""
-    if len(os.fsencode(path)) < 100:
-        yield str(path)
-        return
-    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        yield f"/proc/self/fd/{folder}/{path.name}"
-    finally:
-        os.close(folder)
 
 
 def opened(path: Path) -> socket.socket | None:

@@ -21,7 +21,7 @@ from runner.agent.agent import Agent
 from runner.agent.startup import RunArgs, prepare_start
 from runner.approval.approver import Edited, Leave, No, Stay, Yes
 from runner.events import Event
-from runner.frontends.hosted.address import HostedSession, folder_lock, sessions_folder, short_path
+from runner.frontends.hosted.address import HostedSession, folder_lock, sessions_folder
 from runner.frontends.hosted.clients import Client, ClientHub
 from runner.frontends.hosted.replay import CondensedEvents
 from runner.frontends.hosted.start import report_start
@@ -29,6 +29,7 @@ from runner.frontends.jsonl.approver import Questions
 from runner.frontends.jsonl.driver import JsonMode
 from runner.frontends.signals import end_by_signals
 from runner.problems import Exit, known_problem
+from runner.state.socket_path import short_path
 from runner.text.json_line import json_line, utc_now
 from runner.text.sanitize import one_line
 

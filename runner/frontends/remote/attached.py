@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from policy.model.verdict import Problem, ProblemError
-from runner.frontends.hosted.address import short_path
 from runner.frontends.remote.scope import TokenScope
 from runner.resident import peer_of
+from runner.state.socket_path import short_path
 from runner.text.json_line import json_line
 from runner.text.phrases import os_reason
 

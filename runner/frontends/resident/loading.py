@@ -55,7 +55,7 @@ def load_program(main: Main) -> int:
 
 def _import_late_modules() -> None:
     """Import what commands import only when they need it, and what no rehearsed command needs."""
-
+    # F401: the names are not used here, but workers find the modules loaded.
     from runner.frontends.exec import argv, command, confined, grants, guarded, judge, report, why  # noqa: F401
     from runner.frontends.guard import (  # noqa: F401
         claude,

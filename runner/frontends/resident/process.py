@@ -171,9 +171,7 @@ class _Resident:
             poll.register(each, select.POLLIN)
         for kind, words in self._state.options.companions:
             self._spawner.start(kind, list(words), dict(os.environ), "/")
-        code = self._fill()
-        if code is not None:
-            return code
+        self._fill()
         ready()
         looked = time.monotonic()
         self._look()
@@ -187,9 +185,7 @@ class _Resident:
             if time.monotonic() - looked >= _LOOK or not events:
                 looked = time.monotonic()
                 self._look()
-            code = self._fill()
-            if code is not None:
-                return code
+            self._fill()
         return self._state.code
 
     def _stop(self, number: int, frame: object) -> None:
@@ -197,8 +193,8 @@ class _Resident:
 
     # ---- workers
 
-    def _fill(self) -> int | None:
-        """Start workers until enough wait. Return None; in a new worker return its exit code at its end."""
+    def _fill(self) -> None:
+        """Start workers until enough wait. A new worker does not return, but ends."""
         state = self._state
         while not state.over and not state.stale and len(state.idle) < SPARE:
             if len(state.idle) + len(state.working) >= MOST:
@@ -207,7 +203,6 @@ class _Resident:
             if pid == 0:
                 os._exit(self._work())
             state.idle.add(pid)
-        return None
 
     def _work(self) -> int:
         """Be a worker, and return its exit code."""
