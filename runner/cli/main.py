@@ -25,6 +25,7 @@ def main(spare: "SpareHelper | None" = None) -> int:
     """
     words = sys.argv[1:]
     _open_standard_streams()
+    _see_ends_of_children()
     gc.set_threshold(_GARBAGE)
     try:
         code = _version() if words in (["--version"], ["-V"]) else _dispatch(words, spare)
@@ -58,6 +59,14 @@ def _open_standard_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+
+
+def _see_ends_of_children() -> None:
+    """Undo the choice of a parent process to ignore SIGCHLD: exit codes of children would be lost, wait(2)."""
+    import _signal  # type: ignore[import-not-found]  # `signal` makes enumerations, which takes a millisecond
+
+    if _signal.getsignal(_signal.SIGCHLD) == _signal.SIG_IGN:
+        _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
 
 
 def _version() -> int:

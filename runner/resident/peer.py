@@ -9,6 +9,7 @@ import select
 from dataclasses import dataclass
 
 from runner.resident import peer_of
+from sandbox.inside import syscalls
 
 TYPE_CHECKING = False  # the name that type checkers know, without the import of `typing`
 if TYPE_CHECKING:
@@ -136,11 +137,15 @@ def take_over(state: PeerState, helper: int) -> bool:
             if int(file.read()) != state.scores:
                 file.seek(0)
                 file.write(str(state.scores))
+    known = signal.valid_signals()  # all but those of the C library itself
     ignored = [each for each in _bits(state.ignored) if each not in (signal.SIGPIPE, signal.SIGXFSZ)]  # as Python does
     for each in ignored:
-        signal.signal(each, signal.SIG_IGN)
+        if each in known:
+            signal.signal(each, signal.SIG_IGN)
+        else:
+            syscalls.ignore_signal(each)
     if state.blocked:
-        signal.pthread_sigmask(signal.SIG_SETMASK, _bits(state.blocked))
+        syscalls.block_signals(state.blocked)
     return not ignored and not state.blocked
 
 

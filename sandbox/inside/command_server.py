@@ -385,6 +385,8 @@ def main() -> None:
     os.umask(0o022)
     # PID 1 receives only signals that it handles (pid_namespaces(7)). Python handles SIGINT: a command could end PID 1.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    # A parent process that ignores the ends of its children passes that on, and the status of a command would be lost.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     control = socket.socket(fileno=int(sys.argv[1]))
     # THREAT T09: a command must not inherit this socket, which carries requests and answers.
     control.set_inheritable(False)

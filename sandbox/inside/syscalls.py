@@ -18,8 +18,8 @@ _libc.mount.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctype
 
 # fmt: off
 NUMBERS: dict[str, dict[str, int]] = {
-    "x86_64":  {"capset": 126, "pivot_root": 155, "seccomp": 317},
-    "aarch64": {"capset":  91, "pivot_root":  41, "seccomp": 277},
+    "x86_64":  {"capset": 126, "pivot_root": 155, "rt_sigaction":  13, "rt_sigprocmask":  14, "seccomp": 317},
+    "aarch64": {"capset":  91, "pivot_root":  41, "rt_sigaction": 134, "rt_sigprocmask": 135, "seccomp": 277},
 }
 # System calls that have one number on every architecture (asm-generic since Linux 5.x).
 OPEN_TREE, MOVE_MOUNT, OPENAT2, MOUNT_SETATTR = 428, 429, 437, 442
@@ -39,6 +39,7 @@ FSOPEN_CLOEXEC, FSMOUNT_CLOEXEC, FSCONFIG_SET_STRING, FSCONFIG_CMD_CREATE = 1, 1
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP = 1, 4, 24
 PR_SET_NO_NEW_PRIVS, PR_SET_CHILD_SUBREAPER, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 38, 36, 47, 4
 SECCOMP_SET_MODE_FILTER = 1
+SIG_IGN, SIG_SETMASK = 1, 2
 CAP_SYS_ADMIN = 21
 LANDLOCK_CREATE_RULESET_VERSION = 1
 LANDLOCK_RULE_PATH_BENEATH = 1
@@ -219,3 +220,17 @@ def seccomp(program: bytes) -> None:
 
     value = Program(len(program) // 8, ctypes.addressof(filters))
     _syscall("load the seccomp filter", _number("seccomp"), SECCOMP_SET_MODE_FILTER, 0, ctypes.byref(value))
+
+
+def ignore_signal(number: int) -> None:
+    """Ignore a signal. The C library refuses this for its own signals 32 and 33 (nptl(7)), the kernel does not.
+
+    A program of another C library can start this one with them ignored. SOURCE: rt_sigaction(2).
+    """
+    action = struct.pack("4Q", SIG_IGN, 0, 0, 0)  # the handler, flags, restorer and mask of the kernel's structure
+    _syscall(f"ignore signal {number}", _number("rt_sigaction"), number, action, None, 8)
+
+
+def block_signals(mask: int) -> None:
+    """Block exactly the signals whose bits are set in `mask` (bit 0 for signal 1). SOURCE: rt_sigprocmask(2)."""
+    _syscall("block signals", _number("rt_sigprocmask"), SIG_SETMASK, struct.pack("Q", mask), None, 8)

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from sandbox.inside import syscalls
 from tests.support.cli_harness import AGENT, CliHarness
 from tests.support.command_samples import COMMANDS
 from tests.support.resident_process import PATIENCE, processes, resident, served, short_place, until
@@ -245,6 +246,8 @@ def test_the_state_of_the_client_is_taken_over(place: CliHarness) -> None:
         os.nice(3)
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        syscalls.ignore_signal(32)  # a parent process with another C library can do so
+        syscalls.block_signals(1 << 32)  # signal 33
 
     script = "umask; ulimit -n; ulimit -Hn; ulimit -c; nice; nproc; touch made; stat -c %a made; kill -HUP $$; echo on"
     answers = []
@@ -267,6 +270,25 @@ def test_the_state_of_the_client_is_taken_over(place: CliHarness) -> None:
         _, said = client.communicate(timeout=PATIENCE)
         assert client.returncode == 2
         assert b"working folder" in said
+
+
+@pytest.mark.parametrize(
+    "ignored", [{signal.SIGCHLD}, set(range(1, 65)) - {signal.SIGKILL, signal.SIGSTOP}], ids=["SIGCHLD", "all"]
+)
+def test_signals_that_the_parent_process_ignores_change_no_exit_code(place: CliHarness, ignored: set[int]) -> None:
+    def change() -> None:
+        for number in ignored:
+            syscalls.ignore_signal(number)
+
+    def code() -> int:
+        client = start(place, "exec", "ls | cat; exit 3", preexec_fn=change, restore_signals=False)
+        client.communicate(timeout=PATIENCE)
+        return int(client.returncode)
+
+    assert code() == 3
+    with resident(place):
+        assert code() == 3
+        assert served(place) == 1
 
 
 def test_configuration_and_environment_are_those_of_the_moment(place: CliHarness) -> None:

@@ -57,12 +57,24 @@ def resident(place: CliHarness, *settings: str) -> Iterator[subprocess.Popen[byt
         process.communicate(timeout=PATIENCE)
 
 
-def served(place: CliHarness) -> int:
+class Served(int):
+    """A number of commands, which a failed assertion shows with the log of the resident process."""
+
+    log = ""
+
+    def __repr__(self) -> str:
+        return f"{int(self)} ({self.log})"
+
+
+def served(place: CliHarness) -> Served:
     """Return the number of commands that workers have run or are running."""
     import json
 
     done = place.agent("serve", "--status", "--json")
-    return int(json.loads(done.stdout)["served"])
+    found = Served(json.loads(done.stdout)["served"])
+    log = place.base / "state" / "resident" / "log"
+    found.log = " / ".join(log.read_text().splitlines()[-3:]) if log.exists() else "no log"
+    return found
 
 
 def end_resident(state: Path) -> None:

@@ -167,9 +167,9 @@ async def _run(
         heard = (signal.SIGINT, *heard)
     # Only the first signal gets a handler of the loop, which then wakes at every signal. The others use `signal`: one
     # more `add_signal_handler` takes longer than the start of a command, because it builds the set of all signals.
-    first, *others = heard
-    loop.add_signal_handler(first, end, 128 + first)
-    for number in others:
+    for number in heard[:1]:
+        loop.add_signal_handler(number, end, 128 + number)
+    for number in heard[1:]:
         signal.signal(number, lambda number, _: loop.call_soon_threadsafe(end, 128 + number))
     try:
         outcome = await running
@@ -178,7 +178,8 @@ async def _run(
             raise
         outcome = Outcome(status=ended[0], ended_by="cancelled", connections=interrupted_connections(cancel))
     finally:
-        loop.remove_signal_handler(first)
-        for number in others:
+        for number in heard[:1]:
+            loop.remove_signal_handler(number)
+        for number in heard[1:]:
             signal.signal(number, signal.SIG_DFL)
     return outcome, ended[0] if ended else None

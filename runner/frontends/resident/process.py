@@ -214,7 +214,9 @@ class _Resident:
             for handle in (self._said, self._woken, self._waking):
                 os.close(handle)
             self._spawner.forget()
-            code = serve_one(self._warm, self._own, self._folders, self._pages, self._report, self._state.main)
+            code = serve_one(
+                self._warm, self._own, self._folders, self._pages, self._report, self._spawner.log, self._state.main
+            )
         except BaseException as error:  # Seam of a worker: its client sees that the connection ends
             self._spawner.log(f"a worker failed: {type(error).__name__}: {error}")
         return code & 0xFF

@@ -48,7 +48,13 @@ def become_worker(parent: int) -> None:
 
 
 def serve_one(
-    server: socket.socket, own: Standing, folders: Stamps, pages: Pages, report: Callable[[bytes], None], main: Main
+    server: socket.socket,
+    own: Standing,
+    folders: Stamps,
+    pages: Pages,
+    report: Callable[[bytes], None],
+    log: Callable[[str], None],
+    main: Main,
 ) -> int:
     """Wait for a client, run its command, and return the exit code of this process.
 
@@ -58,6 +64,7 @@ def serve_one(
         folders: The folders of this program as they were when it was loaded.
         pages: The pages of memory that a command is likely to write.
         report: Called with `BUSY` when a client has come, and with `STARTED` when its command starts.
+        log: Writes a line into the log: for each client that has to run cold, the reason.
         main: The entry point of the command line.
     """
     with SpareHelper() as spare:
@@ -67,12 +74,15 @@ def serve_one(
             with connection:
                 state = examined(connection, own)
                 if state is None or stamps(folders) != folders:
+                    why = "a program file has changed" if state else "its process has other rights"
+                    log(f"a command runs cold: {why}")
                     _refuse(connection)
                     continue
                 report(BUSY)
                 try:
                     words = _prepare(connection, state, spare)
-                except (OSError, ValueError, UnfitRequest):
+                except (OSError, ValueError, UnfitRequest) as error:
+                    log(f"a command runs cold: {error}")
                     _refuse(connection)
                     return 1  # parts of the state of the client may be in force here
                 if not _told_to_go(connection):
@@ -104,16 +114,16 @@ def _prepare(connection: socket.socket, state: PeerState, spare: SpareHelper) ->
     data, streams, _, _ = socket.recv_fds(connection, 1 << 18, 3)
     try:
         if len(streams) != 3 or len(data) < 8:
-            raise UnfitRequest
+            raise UnfitRequest("the request has no streams")
         length = int.from_bytes(data[:8], "little")
         if length > _LONGEST:
-            raise UnfitRequest
+            raise UnfitRequest("the request is too long")
         parts = [data[8:]]
         missing = length - len(parts[0])
         while missing > 0:
             more = connection.recv(min(missing, 1 << 20))
             if not more:
-                raise UnfitRequest
+                raise UnfitRequest("the request is incomplete")
             parts.append(more)
             missing -= len(more)
         fields = b"".join(parts).split(b"\0")
@@ -126,16 +136,16 @@ def _prepare(connection: socket.socket, state: PeerState, spare: SpareHelper) ->
         )
         theirs = (fields[0], os.fsencode(os.path.realpath(os.fsdecode(fields[1]))), *fields[2:5])
         if theirs != ours:
-            raise UnfitRequest
+            raise UnfitRequest("another program or interpreter")
         forms, count = fields[5:8], int(fields[8])
         words = [os.fsdecode(word) for word in fields[9 : 9 + count]]
         if len(words) != count or not words:
-            raise UnfitRequest
+            raise UnfitRequest("the request has no command")
         os.environ.clear()
         for entry in fields[9 + count :]:
             name, sign, value = entry.partition(b"=")
             if not sign:
-                raise UnfitRequest
+                raise UnfitRequest("a variable has no value")
             os.environb[name] = value
         time.tzset()
         pid = peer_of(connection)[0]
