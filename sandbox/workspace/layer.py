@@ -9,7 +9,7 @@ from enum import StrEnum
 from policy.model.frozen import dataclass
 
 
-class EntryKind(StrEnum):
+class LayerKind(StrEnum):
     """The kind of a file system entry."""
 
     FILE = "file"
@@ -19,7 +19,7 @@ class EntryKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
+class ChangeLayer:
     """The folders of one overlay.
 
     Attributes:
@@ -48,7 +48,7 @@ class LayerChange:
     """
 
     path: str
-    kind: EntryKind | None
+    kind: LayerKind | None
     mode: int = 0
     size: int = 0
     whole: bool = False
