@@ -1,7 +1,7 @@
 """The start of the resident process: its folder and its settings. Without typer, whose memory it would keep."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 
 from policy.model.verdict import Problem
@@ -13,6 +13,7 @@ from runner.problems import Exit, Stopped
 from runner.resident import resident_folder
 from runner.state.paths import state_dir
 from runner.stderr import say_notice
+from runner.text.phrases import os_reason
 
 Companion = tuple[str, tuple[str, ...]]  # the kind and the command line of a process
 
@@ -28,6 +29,25 @@ def run(main: Main, companions: tuple[Companion, ...] = (), *, stay: bool = Fals
 
 def _announce() -> None:
     say_notice("the resident process is ready; Ctrl-C ends it")
+    tell_service_manager(os.environ)
+
+
+def tell_service_manager(environ: MutableMapping[str, str]) -> None:
+    """Tell systemd that clients can connect, if it waits for that. SOURCE: sd_notify(3).
+
+    The variable is removed, so that no other process of the unit speaks for this one. A manager that has gone away is
+    no reason to end.
+    """
+    address = environ.pop("NOTIFY_SOCKET", "")
+    if not address.startswith(("/", "@")):
+        return
+    import socket
+
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as speaker:
+        try:
+            speaker.sendto(b"READY=1", address.replace("@", "\0", 1) if address.startswith("@") else address)
+        except OSError as error:
+            say_notice(f"systemd was not told that the resident process is ready: {os_reason(error)}")
 
 
 def _options(companions: tuple[Companion, ...], *, stay: bool) -> ResidentOptions:

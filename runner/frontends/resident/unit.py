@@ -42,7 +42,7 @@ StartLimitIntervalSec=300
 StartLimitBurst=5
 
 [Service]
-Type=exec
+Type=notify
 ExecStart={_quoted(program)} serve --stay
 Restart=on-failure
 RestartSec=5
