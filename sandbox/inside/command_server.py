@@ -47,6 +47,27 @@ class CommandServer:
         self.poll = select.poll()
         self.poll.register(control, select.POLLIN)
 
+    def prove(self) -> str:
+        """Receive the decoys of the canary, attack them in a forked child, and return the answer: `ready` and the
+        results, or `failed` and the error.
+        """
+        request, _ = receive(self.control)
+        if request is None:
+            os._exit(0)  # the runner is gone
+        read, write = os.pipe2(os.O_CLOEXEC)
+        pid = os.fork()
+        if pid == 0:
+            self.control.close()
+            os.close(read)
+            perform(request, write)
+        os.close(write)
+        with open(read, "rb", buffering=0) as file:
+            text = file.read().decode("utf-8", "replace").strip()
+        os.waitpid(pid, 0)
+        if text.startswith("!") or not text:
+            return f"failed 0 run the canary: {text[:200]}".replace("\n", " ")
+        return "ready " + text.replace("\n", " ")
+
     def serve(self) -> None:
         while True:
             request, handles = receive(self.control)
@@ -204,12 +225,12 @@ class CommandServer:
 
 def perform(request: dict[str, object], answer: int) -> None:
     """Perform one file action or the canary in a forked child, and write the answer to the pipe: JSON, lines of
-    `NAME 0|1` for the canary, or `!` and the error. Never returns.
+    `NAME=0|1` for the canary, or `!` and the error. Never returns.
     """
     status, data = 0, b""
     try:
         if request["op"] == "canary":
-            data = "".join(f"{name} {held:d}\n" for name, held in canary.attempt(request).items()).encode()
+            data = " ".join(f"{name}={held:d}" for name, held in canary.attempt(request).items()).encode()
         else:
             import json
 
@@ -363,9 +384,10 @@ def confined(
     confine.lock_in(plan)
     if plan.tier == "T3":
         SCOPED = signals_are_scoped(plan.outside)
+    said = server.prove()
     # THREAT T52: a process with the listener could answer commands instead of the proxy. No command inherits it.
     handles = [*([listener.detach()] if listener is not None else ()), *(shown or ())]
-    socket.send_fds(control, [b"ready\n"], handles)
+    socket.send_fds(control, [said.encode("ascii", "replace") + b"\n"], handles)
     for handle in handles:
         os.close(handle)
     server.serve()

@@ -261,7 +261,8 @@ class Linux:
                 self.name, terms, self.scratch, cache=self.cache, files=self.files, network=handles, port=port
             )
         parts = (launched.process, launched.control, launched.group, launched.scan)
-        helper = HelperHandle(*parts, Enforcement(Level.NONE, self.name), grace=GRACE if self.name == "T3" else 0.0)
+        none, grace = Enforcement(Level.NONE, self.name), GRACE if self.name == "T3" else 0.0
+        helper = HelperHandle(*parts, none, grace=grace, decoys=launched.decoys)
         if network is not None:
             network.enter(helper, port)
             helper.entered = network
@@ -269,15 +270,17 @@ class Linux:
 
     async def _prove(self, helper: HelperHandle, terms: Terms) -> None:
         """Raise SandboxUnavailable unless the helper has confined itself and its canary failed to escape."""
-        if answer := await helper.ready():
-            raise helper_failed(self.name, answer, helper.complaint())
+        verb, _, said = (await helper.ready()).partition(" ")
+        if verb != "ready":
+            raise helper_failed(self.name, f"{verb} {said}", helper.complaint())
         hosts = () if self.name == "T3" else terms.hosts  # T3 opens no host
         if hosts and not helper.handed:
             raise helper_failed(self.name, "failed 0 pass on a listener for the proxy")
         if hosts:
             helper.open_egress(terms.hosts, self.resolver, broker_for(terms, self.lend), self.network)
         self.pool.note_network(helper, terms)
-        checks = await canary_probe.run_canary(helper, self.name, terms)
+        checks = canary_probe.judge_canary(said, helper.decoys, self.name, shared=helper.entered is not None)
+        helper.drop_decoys()
         helper.enforcement = self._enforced(checks, helper.scan, helper.group)
         if broken := [name for name, held in helper.enforcement.checks if not held]:
             from sandbox.inside.canary import WORDS

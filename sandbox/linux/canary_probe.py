@@ -5,15 +5,14 @@ import os
 import socket
 import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 from policy.model.frozen import dataclass
 from policy.model.secret_paths import inside
 from policy.model.verdict import Rights, Terms
 from sandbox.backend import SandboxUnavailable, helper_failed
-from sandbox.linux.helper_handle import HelperHandle
+from sandbox.inside import safe_rmtree
 
-_UNTOUCHED = "untouched"
+_UNTOUCHED = b"untouched"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +20,13 @@ class Decoys:
     """Files and sockets that the Terms of a helper do not grant, which its canary tries to reach.
 
     Attributes:
+        folder: Name of the folder that holds the files.
         secret: File to read.
         target: File to write.
         port: Port of a listener on the loopback of this machine.
         abstract: Name of a listening abstract socket, without its NUL.
         listener: The listener on `port`.
-        folder: Name of the folder that holds the files.
+        named: The abstract socket.
     """
 
     folder: str
@@ -35,6 +35,7 @@ class Decoys:
     port: int
     abstract: str
     listener: socket.socket
+    named: socket.socket
 
     @property
     def reached(self) -> bool:
@@ -49,12 +50,18 @@ class Decoys:
     @property
     def touched(self) -> bool:
         """Return True if the target was written, as seen from outside."""
-        return Path(self.target).read_text(encoding="utf-8") != _UNTOUCHED
+        with open(self.target, "rb") as file:
+            return file.read(len(_UNTOUCHED) + 1) != _UNTOUCHED
+
+    def remove(self) -> None:
+        """Close the sockets and remove the files. Calling this again has no effect."""
+        self.listener.close()
+        self.named.close()
+        safe_rmtree.remove(os.path.dirname(self.secret))
 
 
-@contextlib.contextmanager
-def decoys_for(terms: Terms, *, everybody: bool = False) -> Iterator[Decoys]:
-    """Create and yield decoys that a command under `terms` does not see, and remove them at the end.
+def make_decoys(terms: Terms, *, everybody: bool = False) -> Decoys:
+    """Create decoys that a command under `terms` does not see. The caller removes them.
 
     Raises SandboxUnavailable if every folder for them is granted, missing or read-only.
 
@@ -62,43 +69,66 @@ def decoys_for(terms: Terms, *, everybody: bool = False) -> Iterator[Decoys]:
     boundary has to stop the canary, not the modes.
     """
     with contextlib.ExitStack() as stack:
-        place = _place_for_decoys(terms)
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="ringfence-canary-", dir=place))
+        folder = tempfile.mkdtemp(prefix="ringfence-canary-", dir=_place_for_decoys(terms))
+        stack.callback(safe_rmtree.remove, folder)
         secret, target = os.path.join(folder, "secret"), os.path.join(folder, "target")
         for path in (secret, target):
-            Path(path).write_text(_UNTOUCHED, encoding="utf-8")
+            with open(path, "xb", buffering=0) as file:
+                file.write(_UNTOUCHED)
             if everybody:
                 os.chmod(folder, 0o755)  # noqa: S103  # the sandbox must stop the canary, not the mode
                 os.chmod(path, 0o666)  # noqa: S103  # the sandbox must stop the canary, not the mode
         listener = stack.enter_context(socket.socket())
         listener.bind(("127.0.0.1", 0))
         listener.listen(1)
-        abstract = stack.enter_context(socket.socket(socket.AF_UNIX))
+        named = stack.enter_context(socket.socket(socket.AF_UNIX))
         mark = os.path.basename(folder)
         name = f"ringfence-{os.getpid()}-{mark}"
-        abstract.bind("\0" + name)
-        abstract.listen(1)  # otherwise connecting would fail even without a sandbox
-        yield Decoys(mark, secret, target, listener.getsockname()[1], name, listener)
+        named.bind("\0" + name)
+        named.listen(1)  # otherwise connecting would fail even without a sandbox
+        stack.pop_all()
+    return Decoys(mark, secret, target, listener.getsockname()[1], name, listener, named)
 
 
-async def run_canary(helper: HelperHandle, tier: str, terms: Terms) -> dict[str, bool]:
-    """Return each check by name, True if the boundary held. Raises SandboxUnavailable if the canary cannot run."""
-    with decoys_for(terms) as decoys:
-        request: dict[str, object] = {"op": "canary", "pid": os.getpid(), "workspace": terms.workspace}
-        request |= {"secret": decoys.secret, "target": decoys.target, "port": decoys.port, "abstract": decoys.abstract}
-        request["read_only"] = terms.rights is not Rights.WORKSPACE_WRITE
-        exchange, _ = await helper.ask(request, None, None, 5.0, 1 << 16)
-        text = exchange.streams[0].decode("utf-8", "replace")
-        if decoys.touched:
-            text += "outside 0\n"
-        reached = decoys.reached
-    checks = {name: held == "1" for name, _, held in (line.partition(" ") for line in text.splitlines())}
-    if "network" in checks and (reached or helper.entered is not None):
-        checks["network"] = not reached  # in a shared network, another command may listen on the port of the decoy
-    if text.startswith("!") or not checks:
-        number = (exchange.line or "").removeprefix("failed ").split(" ")[0]  # `exit STATUS ...` if the canary started
-        said = f": {text[:200]}" if text else ""
-        raise helper_failed(tier, f"failed {number if number.isdigit() else 0} run the canary{said}")
+@contextlib.contextmanager
+def decoys_for(terms: Terms, *, everybody: bool = False) -> Iterator[Decoys]:
+    """Create and yield decoys as `make_decoys` does, and remove them at the end."""
+    decoys = make_decoys(terms, everybody=everybody)
+    try:
+        yield decoys
+    finally:
+        decoys.remove()
+
+
+def canary_request(terms: Terms, decoys: Decoys) -> dict[str, object]:
+    """Return the request that makes a new helper attack `decoys`. The helper answers it with `ready`."""
+    return {
+        "op": "canary",
+        "pid": os.getpid(),
+        "workspace": terms.workspace,
+        "secret": decoys.secret,
+        "target": decoys.target,
+        "port": decoys.port,
+        "abstract": decoys.abstract,
+        "read_only": terms.rights is not Rights.WORKSPACE_WRITE,
+    }
+
+
+def judge_canary(text: str, decoys: Decoys | None, tier: str, *, shared: bool) -> dict[str, bool]:
+    """Return each check by name, True if the boundary held. Raises SandboxUnavailable if the canary did not run.
+
+    Args:
+        text: What the helper said after `ready`: `NAME=1` for a check that held, else `NAME=0`.
+        shared: True if other commands use the same network, where one of them may listen on the port of the decoy.
+    """
+    if decoys is None or not text:
+        raise helper_failed(tier, "failed 0 run the canary")
+    checks = {name: held == "1" for name, _, held in (word.partition("=") for word in text.split())}
+    if decoys.touched:
+        checks["outside"] = False
+    reached = decoys.reached
+    if "network" in checks and (reached or shared):
+        checks["network"] = not reached
     return checks
 
 

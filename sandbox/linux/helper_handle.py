@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from sandbox.egress.credential_injection import Broker
     from sandbox.egress.dialer import Resolve
     from sandbox.egress.proxy import Egress
+    from sandbox.linux.canary_probe import Decoys
     from sandbox.linux.shared_network import SharedNetwork
     from sandbox.workspace.autorun_watch import Live
 
@@ -44,6 +45,7 @@ class HelperHandle:
     enforcement: Enforcement
     handed: tuple[int, ...] = ()
     entered: "SharedNetwork | None" = None  # the network of an earlier helper, or its own once that is used
+    decoys: "Decoys | None" = None  # what its canary attacks, until the canary was judged
     egress: "Egress | None" = None  # the proxy, if the terms name hosts
     grace: float = 0.0  # seconds for the helper to end its command before the helper is killed
     eager: bool = False  # set by `wake` for the next command: wait for the answer without sleeping
@@ -79,13 +81,21 @@ class HelperHandle:
         self.egress = Egress(socket.socket(fileno=handle), hosts, resolver or resolve, broker, network)
 
     async def ready(self) -> str:
-        """Wait until the helper has confined itself. Return an empty text on success, else its answer."""
+        """Wait until the helper has confined itself and its canary has ended. Return the answer of the helper: `ready`
+        and the results of the canary, or `failed ERRNO STEP`.
+        """
         first = HelperRequest(self.control, 0, None, handed=HANDED)
         try:
             await first.settle(READY)
         finally:
             self.handed = first.handed
-        return "" if first.line == "ready" else first.line or "failed 110 start the helper"
+        return first.line or "failed 110 start the helper"
+
+    def drop_decoys(self) -> None:
+        """Remove the decoys of the canary. Calling this again has no effect."""
+        if self.decoys is not None:
+            self.decoys.remove()
+            self.decoys = None
 
     def complaint(self) -> str:
         """Return the error text of the program that failed to start the helper; empty if there is none."""
@@ -161,6 +171,7 @@ class HelperHandle:
         if self.egress is not None:
             self.egress.close()
         end(self.process, self.control, self.group, self.grace)
+        self.drop_decoys()
         handed, self.handed = self.handed, ()
         for handle in handed:
             os.close(handle)

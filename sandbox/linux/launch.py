@@ -21,6 +21,7 @@ from sandbox.backend import SandboxUnavailable
 from sandbox.inside import syscalls
 from sandbox.inside.safe_rmtree import closing
 from sandbox.linux import etc_files, plan_builder, seccomp
+from sandbox.linux.canary_probe import Decoys, canary_request, make_decoys
 from sandbox.linux.cgroup import ControlGroup
 from sandbox.linux.helper_process import SpareHelper, code, end, send, spawn
 from sandbox.linux.session_tmp import FOLDER, Scratch, make_point
@@ -34,12 +35,20 @@ TIERS = ("T1", "T2", "T3")  # the tiers that this module can launch, best first
 
 @dataclass(slots=True, eq=False)
 class Launch:
-    """A helper that has received its plan and has not answered yet. The caller ends the helper."""
+    """A helper that has received its plan and its decoys, and has not answered yet. The caller ends the helper and
+    removes the decoys.
+    """
 
     process: subprocess.Popen[bytes]
     control: socket.socket
     group: ControlGroup
     scan: Scan
+    decoys: Decoys
+
+    def drop(self) -> None:
+        """End the helper and remove its decoys."""
+        end(self.process, self.control, self.group)
+        self.decoys.remove()
 
 
 def launch(
@@ -53,7 +62,7 @@ def launch(
     network: tuple[int, ...] = (),
     port: int = 0,
 ) -> Launch:
-    """Start a helper (or take `spare`), send it the plan for `terms`, and return it.
+    """Start a helper (or take `spare`), send it the plan for `terms` and the decoys of its canary, and return it.
 
     `scratch` is the session's own /tmp. `files`: True if file actions will be requested. `network`: the descriptors of
     the network namespace that the helper enters (`join_network.join`); empty for a new one. `port`: the port of the
@@ -113,12 +122,15 @@ def launch(
             waiting.go()  # after bubblewrap was moved into the group, so that its children are in the group too
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the helper ended: `ready` returns the reason
             send(control, compiled.dump(), list(network) if tier == "T1" else [])
+        decoys = make_decoys(terms)  # while the helper confines itself
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            send(control, canary_request(terms, decoys), [])
     except BaseException:
         end(process, control, group)
         if waiting:
             waiting.drop()
         raise
-    return Launch(process, control, group, protected)
+    return Launch(process, control, group, protected, decoys)
 
 
 def survey(terms: Terms, scratch: str, cache: Path | None = None) -> Scan:
@@ -208,7 +220,7 @@ class PrelaunchedHelper:
     def drop(self) -> None:
         """End the helper and remove its scratch folder, unless the helper was taken."""
         if self._launch is not None:
-            end(self._launch.process, self._launch.control, self._launch.group)
+            self._launch.drop()
             self._scratch.remove()
             self._launch = None
 

@@ -102,7 +102,7 @@ def test_a_spare_ends_when_its_maker_dies_without_a_word() -> None:
     assert soon(lambda: gone(int(done.stdout)))
 
 
-def test_a_launch_that_nobody_took_is_ended_and_its_scratch_folder_removed(tmp_path: Path) -> None:
+def test_a_launch_that_nobody_took_is_ended_and_its_folders_are_removed(tmp_path: Path) -> None:
     before, (work, scratch) = children(), (tmp_path / "work", tmp_path / "scratch")
     work.mkdir()
     scratch.mkdir()
@@ -110,7 +110,8 @@ def test_a_launch_that_nobody_took_is_ended_and_its_scratch_folder_removed(tmp_p
         patch.setattr("tempfile.tempdir", str(scratch))
         with SpareHelper() as spare, launched_ahead(None, terms(work), cache=tmp_path, spare=spare):
             (pid,) = children() - before  # the spare itself was sent the plan: no second helper
-            assert len(list(scratch.iterdir())) == 1
+            names = sorted(path.name.rpartition("-")[0] for path in scratch.iterdir())
+            assert names == ["ringfence-canary", "ringfence-tmp"]
     assert gone(pid)
     assert not list(scratch.iterdir())
 
