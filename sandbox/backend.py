@@ -338,6 +338,21 @@ class Process(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class ChangeLayer:
+    """The folders of one overlay, which receive the changes of the workspace by one command.
+
+    Attributes:
+        workspace: The lower folder, as a real path.
+        upper: An empty folder of the private state, on the file system of the workspace where that is possible.
+        work: An empty folder beside `upper`, which the kernel needs.
+    """
+
+    workspace: str
+    upper: str
+    work: str
+
+
 class Backend(Protocol):
     name: str
 
@@ -349,13 +364,26 @@ class Backend(Protocol):
         ...
 
     async def run(
-        self, permit: Permit, *, stdin: "bytes | int | None" = None, listen: Listener | None = None
+        self,
+        permit: Permit,
+        *,
+        stdin: "bytes | int | None" = None,
+        listen: Listener | None = None,
+        layer: ChangeLayer | None = None,
     ) -> Outcome:
         """Execute the permit. Cancelling the task kills all processes of the command within 200 ms.
+
+        With `layer` the command changes its upper folder instead of the workspace. Pass one only if `layered` returned
+        an empty text. When this call ends, also by an exception, no process uses the layer any more; if that is
+        uncertain, the upper folder has been renamed, so that `read_layer` fails.
 
         `stdin` is the whole standard input, or a descriptor whose data is passed on as it arrives and which the caller
         closes. `listen` is called with the output as it arrives. Raises SandboxUnavailable; in that case nothing ran.
         """
+        ...
+
+    async def layered(self, terms: Terms, folder: str) -> str:
+        """Return why a command under `terms` cannot run on a layer made in `folder`, in words; empty if it can."""
         ...
 
     async def start(self, permit: Permit, *, listen: Listener, terminal: TerminalSize | None = None) -> Process:
@@ -369,6 +397,12 @@ class Backend(Protocol):
     async def close(self) -> None:
         """End every helper and remove its temporary files."""
         ...
+
+
+def refuse_layer(layer: ChangeLayer | None, why: str) -> None:
+    """Raise SandboxUnavailable with the reason `why` if there is a layer, and `why` says that it cannot be used."""
+    if layer is not None and why:
+        raise SandboxUnavailable.of("the command cannot run on a copy-on-write view", why, "run it without a layer")
 
 
 def argv_of(action: RunScript | RunArgv | ConvertDocument) -> tuple[str, ...]:

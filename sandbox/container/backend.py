@@ -15,6 +15,7 @@ from policy.model.verdict import Permit, Problem, Rights, Terms
 from sandbox.backend import (
     DIRECT,
     Backend,
+    ChangeLayer,
     ContainerOptions,
     Enforcement,
     Listener,
@@ -26,6 +27,7 @@ from sandbox.backend import (
     argv_of,
     interrupted_connections,
     leaks,
+    refuse_layer,
 )
 from sandbox.container import canary, create_body, mount_guard, syscalls
 from sandbox.container.box_pool import BoxPool
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from sandbox.workspace.autorun_watch import Live
 
 _LONGEST = 1 << 17  # bytes of one word: MAX_ARG_STRLEN, execve(2)
+NO_LAYER = "a container mounts the workspace itself, without an overlay"
 LOCAL = ("T1", "T2", "T3")  # tiers for file actions, best first
 
 # The restrictions of T1 that a container does not enforce, in words, for `agent doctor` and the audit log.
@@ -100,10 +103,21 @@ class Container:
         self.pool.give_back(terms, box)
         return box.enforcement
 
-    async def run(self, permit: Permit, *, stdin: bytes | int | None = None, listen: Listener | None = None) -> Outcome:
+    async def layered(self, terms: Terms, folder: str) -> str:
+        return NO_LAYER
+
+    async def run(
+        self,
+        permit: Permit,
+        *,
+        stdin: bytes | int | None = None,
+        listen: Listener | None = None,
+        layer: ChangeLayer | None = None,
+    ) -> Outcome:
         """Execute the permit. Raises SandboxUnavailable if the boundary cannot be built; then nothing ran."""
         if not isinstance(permit, Permit):
             raise TypeError("the sandbox runs Permits and nothing else")
+        refuse_layer(layer, NO_LAYER)
         if self.processes and permit.terms.write:
             from sandbox.linux.process_watch import end_exposed
 

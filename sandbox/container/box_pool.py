@@ -41,21 +41,21 @@ class BoxPool(HelperPool[Box]):
         """Return True if `box` is in the network that new containers with its rights join, or shares none."""
         return not _shares(box.terms) or self._networks.get(network_key(box.terms)) == box.network
 
-    async def _start(self, terms: Terms) -> Box:
+    async def _start(self, terms: Terms, launch: Callable[[Terms], Box] | None = None) -> Box:
         if not _shares(terms):
-            return await super()._start(terms)
+            return await super()._start(terms, launch)
         key = network_key(terms)
         first = self.neighbour(terms) is None
         async with self._first.setdefault(key, asyncio.Lock()) if first else nullcontext():
             joins = self.neighbour(terms) is not None
             try:
-                box = await super()._start(terms)
+                box = await super()._start(terms, launch)
             except SandboxUnavailable:
                 if not joins:
                     raise
                 # The other container has just ended, or its commands disturb the proof: this one starts a network.
                 self._networks.pop(key, None)
-                box = await super()._start(terms)
+                box = await super()._start(terms, launch)
             self._networks[key] = box.network
             return box
 

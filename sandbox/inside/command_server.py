@@ -387,6 +387,8 @@ def confined(
     said = server.prove()
     # THREAT T52: a process with the listener could answer commands instead of the proxy. No command inherits it.
     handles = [*([listener.detach()] if listener is not None else ()), *(shown or ())]
+    if plan.layer:
+        handles.append(os.pidfd_open(os.getpid()))  # last: by it the runner sees that all processes have ended
     socket.send_fds(control, [said.encode("ascii", "replace") + b"\n"], handles)
     for handle in handles:
         os.close(handle)

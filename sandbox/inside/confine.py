@@ -137,7 +137,11 @@ def build_root(plan: Plan) -> int:
     guarded = syscalls.ATTR_NOSUID | syscalls.ATTR_NODEV
     # All sources are opened first, before any mount below can cover one of them.
     trees: dict[int, int] = {}
+    lower, layered = -1, ""  # the workspace below an overlay: its descriptor and its path
     for index, (kind, source, _) in enumerate(steps):
+        if kind == "layer":
+            layered, lower = source, syscalls.open_path(source, syscalls.RESOLVE_NO_SYMLINKS)
+            trees[index] = _overlay(plan, lower)
         if kind in ("ro", "rw"):
             device = source.startswith("/dev/")
             attributes = syscalls.ATTR_NOSUID | syscalls.ATTR_NOEXEC if device else guarded
@@ -163,8 +167,9 @@ def build_root(plan: Plan) -> int:
         place, links = stage + target, not syscalls.within(target, plan.real)
         # THREAT T18: folders of the host are never changed, because a command may change them at the same time: their
         # mount points must exist, or this step fails. Mount points are made only in the new, private file systems.
-        ours = put.get(mount_check.nearest(target, put)) not in ("ro", "rw")
+        ours = put.get(mount_check.nearest(target, put)) not in ("ro", "rw", "layer", "part")
         covered = marks.get(target) if not ours else None  # a new mount point covers no file
+        over = bool(layered) and kind != "layer" and syscalls.within(target, (layered,))
         put[target] = kind
         if kind == "link":
             if not ours:
@@ -174,7 +179,7 @@ def build_root(plan: Plan) -> int:
         elif kind == "mask":
             empty = empty_folder if source == "dir" else empty_file
             tree = syscalls.clone_tree(empty, guarded | syscalls.ATTR_RDONLY)
-            syscalls.attach_tree(tree, root, target, links=links, covered=covered)
+            syscalls.attach_tree(tree, root, target, links=links, covered=None if over else covered)
         else:
             if ours:
                 _make_place(place, folder=kind not in ("ro", "rw") or stat.S_ISDIR(os.fstat(trees[index]).st_mode))
@@ -182,12 +187,33 @@ def build_root(plan: Plan) -> int:
                 size = int(source) if source else plan.tmpfs
                 trees[index] = syscalls.fresh_tmpfs("1777" if target == "/dev/shm" else "0700", size)
             if kind != "folder":
-                syscalls.attach_tree(trees[index], root, target, links=links, covered=covered)
+                syscalls.attach_tree(trees[index], root, target, links=links, covered=None if over else covered)
+            if kind == "layer":
+                # THREAT T302: a folder of the workspace that stays writable below another mount is one of the overlay.
+                # It is opened before any mount covers it.
+                for part, (other, path, _) in enumerate(steps):
+                    if other == "part":
+                        trees[part] = syscalls.clone_tree(path, guarded, links=False, root=root)
+        if over and covered is not None:
+            # An overlay on another file system has inodes of its own, so the file is compared in the workspace itself.
+            syscalls.require_inode(os.path.relpath(target, layered), covered, lower)
+    if lower >= 0:
+        os.close(lower)
     os.close(root)
     os.chdir(stage)
     syscalls.detach_root()
     _set_attributes("/", syscalls.ATTR_RDONLY | syscalls.ATTR_NOSUID | syscalls.ATTR_NODEV)
     return settings
+
+
+def _overlay(plan: Plan, lower: int) -> int:
+    """Return the overlay of the open workspace `lower`, attached nowhere. Raises OSError."""
+    upper, work = (syscalls.open_path(path, syscalls.RESOLVE_NO_SYMLINKS) for path in plan.layer)
+    try:
+        return syscalls.fresh_overlay(lower, upper, work)
+    finally:
+        os.close(upper)
+        os.close(work)
 
 
 def _set_attributes(path: str, attributes: int) -> None:

@@ -34,8 +34,8 @@ ATTR_RDONLY, ATTR_NOSUID, ATTR_NODEV, ATTR_NOEXEC = 1, 2, 4, 8
 AT_FDCWD, AT_EMPTY_PATH, AT_RECURSIVE = -100, 0x1000, 0x8000
 OPEN_TREE_CLONE, OPEN_TREE_CLOEXEC = 1, os.O_CLOEXEC
 MOVE_MOUNT_F_EMPTY_PATH, MOVE_MOUNT_T_EMPTY_PATH = 4, 0x40
-RESOLVE_NO_SYMLINKS, RESOLVE_IN_ROOT = 4, 0x10
-FSOPEN_CLOEXEC, FSMOUNT_CLOEXEC, FSCONFIG_SET_STRING, FSCONFIG_CMD_CREATE = 1, 1, 1, 6
+RESOLVE_NO_SYMLINKS, RESOLVE_BENEATH, RESOLVE_IN_ROOT = 4, 8, 0x10
+FSOPEN_CLOEXEC, FSMOUNT_CLOEXEC, FSCONFIG_SET_FLAG, FSCONFIG_SET_STRING, FSCONFIG_CMD_CREATE = 1, 1, 0, 1, 6
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP = 1, 4, 24
 PR_SET_NO_NEW_PRIVS, PR_SET_CHILD_SUBREAPER, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 38, 36, 47, 4
 SECCOMP_SET_MODE_FILTER = 1
@@ -124,12 +124,14 @@ def open_path(path: str, resolve: int, root: int = AT_FDCWD) -> int:
     return _syscall(f"open {path}", OPENAT2, root, os.fsencode(path), how, len(how))
 
 
-def clone_tree(path: str, attributes: int, *, links: bool = True) -> int:
+def clone_tree(path: str, attributes: int, *, links: bool = True, root: int = AT_FDCWD) -> int:
     """Return a descriptor of a detached copy of the mount at `path`, with `attributes` (ATTR_*) set recursively.
 
-    Without `links`, no part of `path` may be a link. Raises KernelError.
+    Without `links`, no part of `path` may be a link. `path` is resolved inside the open folder `root` if that is given.
+    Raises KernelError.
     """
-    with closing(open_path(path, 0 if links else RESOLVE_NO_SYMLINKS)) as place:
+    inside = 0 if root == AT_FDCWD else RESOLVE_IN_ROOT
+    with closing(open_path(path, inside | (0 if links else RESOLVE_NO_SYMLINKS), root)) as place:
         flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE | AT_EMPTY_PATH
         tree = _syscall(f"open {path}", OPEN_TREE, place, b"", flags)
     if attributes:
@@ -138,13 +140,36 @@ def clone_tree(path: str, attributes: int, *, links: bool = True) -> int:
 
 
 def fresh_tmpfs(mode: str, size: int) -> int:
-    """Return an empty tmpfs that is attached nowhere, without devices and setuid programs (fsopen(2), fsmount(2))."""
-    with closing(_syscall("make a tmpfs", FSOPEN, b"tmpfs", FSOPEN_CLOEXEC)) as context:
-        # An empty file uses memory but no bytes of the size, so the inodes are limited to the number of pages.
-        for key, value in (("mode", mode), ("size", str(size)), ("nr_inodes", str(max(size >> 12, 1024)))):
-            _syscall(f"set {key} of a tmpfs", FSCONFIG, context, FSCONFIG_SET_STRING, key.encode(), value.encode(), 0)
-        _syscall("make a tmpfs", FSCONFIG, context, FSCONFIG_CMD_CREATE, None, None, 0)
-        return _syscall("mount a tmpfs", FSMOUNT, context, FSMOUNT_CLOEXEC, ATTR_NOSUID | ATTR_NODEV)
+    """Return an empty tmpfs of `size` bytes that is attached nowhere, without devices and setuid programs."""
+    # An empty file uses memory but no bytes of the size, so the inodes are limited to the number of pages.
+    return _fresh("tmpfs", {"mode": mode, "size": str(size), "nr_inodes": str(max(size >> 12, 1024))})
+
+
+def fresh_overlay(lower: int, upper: int, work: int) -> int:
+    """Return an overlay of the open folder `lower` that is attached nowhere, without devices and setuid programs.
+
+    Changes go to the open folder `upper`, on the same file system as the open folder `work`; both are empty. No file
+    of `lower` can name another one as its content or its place (`redirect_dir`, `metacopy`).
+    SOURCE: Documentation/filesystems/overlayfs.rst of the kernel.
+    """
+    # THREAT T302: the folders are named by descriptor, so nothing can replace one between its check and the mount, and
+    # no character of a path is read as a separator.
+    folders = {"lowerdir": lower, "upperdir": upper, "workdir": work}
+    settings = {key: f"/proc/self/fd/{handle}" for key, handle in folders.items()}
+    settings |= {"redirect_dir": "nofollow", "metacopy": "off", "index": "off", "nfs_export": "off", "xino": "off"}
+    # Without `volatile`, the end of each overlay writes all changes of the whole file system to the disk (sync(2)).
+    return _fresh("overlay", settings, ("userxattr", "volatile"))
+
+
+def _fresh(kind: str, settings: dict[str, str], flags: tuple[str, ...] = ()) -> int:
+    """Return a new file system that is attached nowhere, without devices and setuid programs (fsmount(2))."""
+    with closing(_syscall(f"make a file system ({kind})", FSOPEN, kind.encode(), FSOPEN_CLOEXEC)) as context:
+        for flag in flags:
+            _syscall(f"set {flag} ({kind})", FSCONFIG, context, FSCONFIG_SET_FLAG, flag.encode(), None, 0)
+        for key, value in settings.items():
+            _syscall(f"set {key} ({kind})", FSCONFIG, context, FSCONFIG_SET_STRING, key.encode(), value.encode(), 0)
+        _syscall(f"make a file system ({kind})", FSCONFIG, context, FSCONFIG_CMD_CREATE, None, None, 0)
+        return _syscall(f"mount a file system ({kind})", FSMOUNT, context, FSMOUNT_CLOEXEC, ATTR_NOSUID | ATTR_NODEV)
 
 
 def set_attributes(tree: int, attributes: int, *, recursive: bool) -> None:
@@ -159,10 +184,22 @@ def attach_tree(tree: int, root: int, path: str, *, links: bool = True, covered:
     """
     with closing(open_path(path, RESOLVE_IN_ROOT | (0 if links else RESOLVE_NO_SYMLINKS), root)) as place:
         if covered is not None and os.fstat(place).st_ino != covered:
-            raise KernelError(f"mount {path}: another program replaced the file meanwhile", errno.EBUSY)
+            raise replaced(path)
         flags = MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH
         _syscall(f"attach {path}", MOVE_MOUNT, tree, b"", place, b"", flags)
     os.close(tree)
+
+
+def require_inode(path: str, inode: int, root: int) -> None:
+    """Raise KernelError unless `path`, relative to the open folder `root` and without a link, is the file `inode`."""
+    with closing(open_path(path, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS, root)) as place:
+        if os.fstat(place).st_ino != inode:
+            raise replaced(path)
+
+
+def replaced(path: str) -> KernelError:
+    """Return the error for a mount at `path` that would not cover the file that the runner examined."""
+    return KernelError(f"mount {path}: another program replaced the file meanwhile", errno.EBUSY)
 
 
 def prctl(option: int, value: int = 0, step: str = "prctl") -> None:

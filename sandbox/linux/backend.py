@@ -11,6 +11,7 @@ from policy.model.action import ConvertDocument, RunArgv, RunScript
 from policy.model.verdict import Permit, Rights, Terms
 from sandbox.backend import (
     DIRECT,
+    ChangeLayer,
     Enforcement,
     Level,
     Listener,
@@ -25,6 +26,7 @@ from sandbox.backend import (
     file_request,
     helper_failed,
     leaks,
+    refuse_layer,
 )
 from sandbox.inside import syscalls
 from sandbox.linux import canary_probe, landlock
@@ -103,26 +105,36 @@ class Linux:
         self.pool.give_back(terms, helper)
         return helper.enforcement
 
-    async def run(self, permit: Permit, *, stdin: bytes | int | None = None, listen: Listener | None = None) -> Outcome:
+    async def run(
+        self,
+        permit: Permit,
+        *,
+        stdin: bytes | int | None = None,
+        listen: Listener | None = None,
+        layer: ChangeLayer | None = None,
+    ) -> Outcome:
         """Execute the permit. Raises SandboxUnavailable if the boundary cannot be built; then nothing ran."""
         if not isinstance(permit, Permit):
             raise TypeError("the sandbox runs Permits and nothing else")
         terms = permit.terms
+        refuse_layer(layer, self._no_layer(terms))
         if self.processes and terms.write:
             from sandbox.linux.process_watch import end_exposed
 
             await end_exposed(self.processes, terms.write)
-        helper = await self.pool.take(terms)
+        launch = None if layer is None else lambda terms: self._launch(terms, layer)
+        helper = await self.pool.take(terms, launch)
         healthy, since = False, time.time()
         halves = self.feed.processes(helper.process.pid) if self.feed is not None else frozenset()
         try:
-            watch = self._watch(permit, helper.scan) if terms.rights is Rights.WORKSPACE_WRITE else None
+            watched = terms.rights is Rights.WORKSPACE_WRITE and (layer is None or bool(terms.writable))
+            watch = self._watch(permit, helper.scan) if watched else None
             try:
                 work = _converse(helper, permit, stdin, listen, watch.live if watch is not None else None)
                 outcome = await (work if helper.egress is None else helper.egress.around(work))
                 refused = helper.group.refused() if outcome.status else 0
                 # After a memory kill the private file systems may still be full, so the helper is not used again.
-                healthy = outcome.ended_by != "memory"
+                healthy = outcome.ended_by != "memory" and layer is None
             except BaseException:
                 helper.kill()  # first, so that the command cannot create files after the scan
                 if watch is not None:
@@ -137,6 +149,8 @@ class Linux:
                 self.pool.give_back(terms, helper)
             else:
                 self.pool.discard(terms, helper)
+            if layer is not None and helper.lingers:
+                os.rename(layer.upper, f"{layer.upper}.in-use")  # THREAT T303: nothing reads it while it may change
         return self._completed(outcome, permit, helper, watch, halves, since, refused)
 
     def _completed(
@@ -171,6 +185,22 @@ class Linux:
         if violations == outcome.violations and outcome.enforcement is enforcement:
             return outcome
         return replace(outcome, violations=violations, enforcement=enforcement)
+
+    async def layered(self, terms: Terms, folder: str) -> str:
+        """Return why a command under `terms` cannot run on a layer made in `folder`; empty if it can."""
+        if why := self._no_layer(terms):
+            return why
+        from sandbox.linux.layer_probe import why_not  # a command that only reads needs none
+
+        return await why_not(terms.workspace, folder)
+
+    def _no_layer(self, terms: Terms) -> str:
+        """Return why this backend has no layer for `terms`, whatever the machine has; empty if it may have one."""
+        if self.name == "T2":
+            return "bubblewrap builds the root of the T2 sandbox"
+        if self.name == "T3":
+            return "the T3 sandbox has no private root"
+        return "" if terms.rights is Rights.WORKSPACE_WRITE else "the command only reads the workspace"
 
     async def start(self, permit: Permit, *, listen: Listener, terminal: TerminalSize | None = None) -> Process:
         """Start the permit's command in a helper of its own. Raises SandboxUnavailable; then nothing ran.
@@ -243,14 +273,15 @@ class Linux:
     def _survey(self, terms: Terms) -> Scan:
         return survey(terms, self.scratch.path if self.scratch else "", self.cache)
 
-    def _launch(self, terms: Terms) -> HelperHandle:
-        """Return the prelaunched helper if it fits these terms; else launch a new one."""
+    def _launch(self, terms: Terms, layer: ChangeLayer | None = None) -> HelperHandle:
+        """Return the prelaunched helper if it fits these terms and there is no `layer`; else launch a new one."""
         if self.feed is None and os.geteuid() == 0:  # only root may read the log
             from sandbox.linux.landlock_log import feed
 
             self.feed = feed()
         network = None
-        taken = self.ahead.take(self.name, terms) if self.ahead and self.scratch is None and not self.files else None
+        fits = self.scratch is None and not self.files and layer is None
+        taken = self.ahead.take(self.name, terms) if self.ahead and fits else None
         if taken is not None:
             launched, self.scratch = taken
         else:
@@ -258,11 +289,18 @@ class Linux:
             network = self.pool.network(terms)
             handles, port = (network.handles, network.free_port()) if network is not None else ((), 0)
             launched = launch(
-                self.name, terms, self.scratch, cache=self.cache, files=self.files, network=handles, port=port
+                self.name,
+                terms,
+                self.scratch,
+                cache=self.cache,
+                files=self.files,
+                network=handles,
+                port=port,
+                layer=layer,
             )
         parts = (launched.process, launched.control, launched.group, launched.scan)
         none, grace = Enforcement(Level.NONE, self.name), GRACE if self.name == "T3" else 0.0
-        helper = HelperHandle(*parts, none, grace=grace, decoys=launched.decoys)
+        helper = HelperHandle(*parts, none, grace=grace, decoys=launched.decoys, layered=layer is not None)
         if network is not None:
             network.enter(helper, port)
             helper.entered = network

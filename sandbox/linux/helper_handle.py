@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from sandbox.linux.shared_network import SharedNetwork
     from sandbox.workspace.autorun_watch import Live
 
-HANDED = 4  # descriptors that may come with `ready`
+HANDED = 5  # descriptors that may come with `ready`
+LAST = 10.0  # seconds until killed processes must have ended; only a file system that hangs takes longer
 READY = 30.0  # seconds until a helper that does not answer counts as failed
 _PROCESSORS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
 GRACE = 0.15  # seconds a helper has to end a command before it is killed itself: cancel stays under 200 ms
@@ -48,6 +49,9 @@ class HelperHandle:
     decoys: "Decoys | None" = None  # what its canary attacks, until the canary was judged
     egress: "Egress | None" = None  # the proxy, if the terms name hosts
     grace: float = 0.0  # seconds for the helper to end its command before the helper is killed
+    layered: bool = False  # its command changes the layer of an overlay instead of the workspace
+    lingers: bool = False  # set by `kill` if `layered`: processes of the command may still run
+    _first: int = -1  # a descriptor of process 1 of its namespace, if `layered` (pidfd_open(2))
     eager: bool = False  # set by `wake` for the next command: wait for the answer without sleeping
     _said: select.poll = field(default_factory=select.poll)
 
@@ -89,6 +93,9 @@ class HelperHandle:
             await first.settle(READY)
         finally:
             self.handed = first.handed
+        if self.layered and self.handed:
+            *others, self._first = self.handed
+            self.handed = tuple(others)
         return first.line or "failed 110 start the helper"
 
     def drop_decoys(self) -> None:
@@ -167,11 +174,21 @@ class HelperHandle:
             exchange.close()
 
     def kill(self) -> None:
-        """End the helper and all processes in its namespaces. Calling this again has no effect."""
+        """End the helper and all processes in its namespaces. Calling this again has no effect.
+
+        For a helper with a layer, wait until all of them have ended, but at most `LAST` seconds.
+        """
         if self.egress is not None:
             self.egress.close()
         end(self.process, self.control, self.group, self.grace)
         self.drop_decoys()
+        if self._first >= 0:
+            # THREAT T303: process 1 ends only after all others of its namespace (pid_namespaces(7)).
+            waiting = select.poll()
+            waiting.register(self._first, select.POLLIN)
+            self.lingers = not waiting.poll(LAST * 1000)
+            os.close(self._first)
+            self._first = -1
         handed, self.handed = self.handed, ()
         for handle in handed:
             os.close(handle)

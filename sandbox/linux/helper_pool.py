@@ -76,8 +76,11 @@ class HelperPool(Generic[S]):
         self._users: dict[str, int] = {}  # tasks that hold a gate or wait for it
         self._timer: asyncio.TimerHandle | None = None
 
-    async def take(self, terms: Terms) -> S:
-        """Return a member for `terms` that no other task uses. Raises SandboxUnavailable if none can be started."""
+    async def take(self, terms: Terms, launch: Callable[[Terms], S] | None = None) -> S:
+        """Return a member for `terms` that no other task uses. Raises SandboxUnavailable if none can be started.
+
+        `launch` makes a member for one command, which the caller has to `discard`.
+        """
         key = helper_key(terms)
         gate = self._gates.get(key)
         if gate is None:
@@ -89,7 +92,7 @@ class HelperPool(Generic[S]):
             self._leave(key)
             raise
         try:
-            return self._idle_one(key, terms) or await self._start(terms)
+            return (None if launch else self._idle_one(key, terms)) or await self._start(terms, launch)
         except BaseException:
             self._leave(key, gate)
             raise
@@ -132,10 +135,10 @@ class HelperPool(Generic[S]):
             self._end(member)
         self._idle.clear()
 
-    async def _start(self, terms: Terms) -> S:
+    async def _start(self, terms: Terms, launch: Callable[[Terms], S] | None = None) -> S:
         for count in range(1, TRIES + 1):
             try:
-                member = await self._proven(terms)
+                member = await self._proven(terms, launch or self._launch)
             except FilesChanged:
                 if count == TRIES or not self.all:
                     raise
@@ -151,9 +154,9 @@ class HelperPool(Generic[S]):
             "wait until they have ended, or end them; nothing was run",
         )
 
-    async def _proven(self, terms: Terms) -> S:
+    async def _proven(self, terms: Terms, launch: Callable[[Terms], S]) -> S:
         """Return a new member that has shown that its boundary holds."""
-        member = self._launch(terms)
+        member = launch(terms)
         self.all.add(member)  # so that a `close` during the proof ends the member
         try:
             await self._prove(member, terms)
@@ -226,12 +229,12 @@ class NetworkPool(HelperPool["HelperHandle"]):
         if helper.handed and _shares(terms):
             self._makers[network_key(terms)] = helper
 
-    async def take(self, terms: Terms) -> "HelperHandle":
+    async def take(self, terms: Terms, launch: "Callable[[Terms], HelperHandle] | None" = None) -> "HelperHandle":
         """Return a helper as HelperPool does. Of several helpers with equal rights that start at the same time, the
         others wait for the first, whose namespace they share.
         """
         async with self._turn(terms):
-            return await super().take(terms)
+            return await super().take(terms, launch)
 
     async def take_apart(self, terms: Terms) -> "HelperHandle":
         """Return a helper for a process that stays, in the shared namespace as `take` does."""
@@ -244,15 +247,15 @@ class NetworkPool(HelperPool["HelperHandle"]):
             return nullcontext()
         return self._locks.setdefault(network_key(terms), asyncio.Lock())
 
-    async def _start(self, terms: Terms) -> "HelperHandle":
+    async def _start(self, terms: Terms, launch: "Callable[[Terms], HelperHandle] | None" = None) -> "HelperHandle":
         if self.network(terms) is None:
-            return await super()._start(terms)
+            return await super()._start(terms, launch)
         try:
-            return await super()._start(terms)
+            return await super()._start(terms, launch)
         except SandboxUnavailable:
             # A command may have taken the port of the proxy: this helper gets a namespace of its own, as do later ones.
             del self._makers[network_key(terms)]
-            return await super()._start(terms)
+            return await super()._start(terms, launch)
 
 
 def _shares(terms: Terms) -> bool:

@@ -17,7 +17,7 @@ from pathlib import Path
 from policy.describe.phrases import plain
 from policy.model.secret_paths import inside
 from policy.model.verdict import Rights, Terms
-from sandbox.backend import SandboxUnavailable
+from sandbox.backend import ChangeLayer, SandboxUnavailable
 from sandbox.inside import syscalls
 from sandbox.inside.safe_rmtree import closing
 from sandbox.linux import etc_files, plan_builder, seccomp
@@ -61,13 +61,15 @@ def launch(
     spare: SpareHelper | None = None,
     network: tuple[int, ...] = (),
     port: int = 0,
+    layer: ChangeLayer | None = None,
 ) -> Launch:
     """Start a helper (or take `spare`), send it the plan for `terms` and the decoys of its canary, and return it.
 
     `scratch` is the session's own /tmp. `files`: True if file actions will be requested. `network`: the descriptors of
     the network namespace that the helper enters (`join_network.join`); empty for a new one. `port`: the port of the
-    proxy's listener there; 0 for the usual one. Raises SandboxUnavailable if
-    the boundary cannot be built exactly, and OSError as `spawn` does.
+    proxy's listener there; 0 for the usual one. `layer`: the folders of an overlay, of T1 only; None for
+    commands that change the workspace itself. Raises SandboxUnavailable if the boundary cannot be built exactly, and
+    OSError as `spawn` does.
     """
     if tier == "T3":
         terms = in_scratch(terms, scratch.path)
@@ -100,6 +102,15 @@ def launch(
 
         # The helper starts inside, so it needs further paths there.
         own += interpreter_paths.steps((*terms.system, terms.workspace, *terms.read, *terms.writable))
+    if layer is not None:
+        from sandbox.workspace.layer import prepare
+
+        try:
+            prepare(layer)
+        except OSError as error:
+            why = f"the folder of its changes cannot be used ({(error.strerror or '').lower()})"
+            fix = "run `agent doctor`; nothing was run"
+            raise SandboxUnavailable.of("the command cannot run on a copy-on-write view", why, fix) from None
     compiled = plan_builder.compile_plan(
         terms,
         _with_system_sockets(protected, terms) if unix else protected,
@@ -112,6 +123,7 @@ def launch(
         own=own,
         joined=bool(network),
         port=port,
+        layer=layer,
     )
     make_points(scratch, terms, compiled.mounts)
     waiting = bwrap.Waiting(compiled, scratch, network) if tier == "T2" else None

@@ -11,7 +11,7 @@ from typing import Literal
 
 from policy.model.secret_paths import inside
 from policy.model.verdict import READ_ONLY_TMP, Limits, Problem, Rights, Terms
-from sandbox.backend import SandboxUnavailable
+from sandbox.backend import ChangeLayer, SandboxUnavailable
 from sandbox.inside.plan import Plan
 from sandbox.linux import landlock
 from sandbox.linux.cgroup_places import CPU, MEMORY, PIDS
@@ -33,7 +33,8 @@ _BEHIND = 64  # processes by which the coarser limits are larger than the exact 
 _RESERVED = 300  # the lowest numbers, which a PID namespace assigns only once (kernel/pid.c, RESERVED_PIDS)
 MSGQUEUE = 400 << 10  # bytes of POSIX message queues: half of the kernel's default (RLIMIT_MSGQUEUE, getrlimit(2))
 SIGPENDING = 4096  # queued signals and POSIX timers: half of the default of a machine with 2 GB (RLIMIT_SIGPENDING)
-MountStep = tuple[Literal["ro", "rw", "tmpfs", "link", "mask", "folder"], str, str]
+# "layer": an overlay of the workspace; "part": a folder of that overlay, mounted at its own place.
+MountStep = tuple[Literal["ro", "rw", "tmpfs", "link", "mask", "folder", "layer", "part"], str, str]
 PathLookup = Callable[[str], str | None]  # path -> "dir", "file", "-> TARGET" for a link, None for a missing path
 
 
@@ -63,6 +64,7 @@ def compile_plan(
     look: PathLookup = lambda path: kind(path),
     joined: bool = False,
     port: int = 0,
+    layer: ChangeLayer | None = None,
 ) -> Plan:
     """Compile the plan. Raises SandboxUnavailable if the Terms cannot be granted exactly; then nothing runs.
 
@@ -76,6 +78,7 @@ def compile_plan(
         look: Returns the kind of a path of the host.
         joined: True if the helper enters the network namespace of another helper.
         port: The port of the proxy's listener; 0 for the usual one.
+        layer: The folders that receive the changes of the workspace; None if commands change the workspace itself.
     """
     if tier == "T3" and not terms.open_hosts:  # T3 has no proxy that could name requested hosts: the network is closed
         terms = replace(terms, hosts=())
@@ -86,6 +89,8 @@ def compile_plan(
     limits = terms.limits
     rooted = tier != "T3"
     root = mounts(terms, protected, look, scratch, instead, own) if rooted else ()
+    if layer is not None:
+        root = _on_layer(root, layer.workspace)
     rules = _rules(terms, work, look) if rooted else _bare_rules(terms, work, look)
     loopback = work or bool(terms.hosts)
     net = known.net if not loopback or not rooted else 0  # a separate loopback needs no port rules
@@ -99,6 +104,7 @@ def compile_plan(
     return Plan(
         tier=tier,
         mounts=root,
+        layer=(os.path.realpath(layer.upper), os.path.realpath(layer.work)) if layer is not None else (),
         marks=_marked(root, protected) if tier == "T1" else (),
         real=_real(terms, scratch),
         landlock=fitted,
@@ -264,6 +270,16 @@ def mounts(
         steps += [("mask", "file", path) for path in protected.sockets if path not in protected.masked]
     steps += [("mask", shape, path) for path in _machine_facts() if (shape := look(path)) in ("file", "dir")]
     return (*steps, *(("mask", look(path) or "file", path) for path in protected.masked if path not in terms.read))
+
+
+def _on_layer(root: tuple[MountStep, ...], workspace: str) -> tuple[MountStep, ...]:
+    """Return the steps with an overlay at `workspace`, and with the parts of it that stay writable from the overlay."""
+    steps: list[MountStep] = []
+    for kind, source, target in root:
+        if kind == "rw" and source == target and inside(target, workspace):
+            kind = "layer" if target == workspace else "part"
+        steps.append((kind, source, target))
+    return tuple(steps)
 
 
 @lru_cache(maxsize=1)

@@ -17,6 +17,7 @@ from policy.model.action import ConvertDocument, RunArgv, RunScript
 from policy.model.verdict import Limits, Permit, Rights, Terms
 from sandbox.backend import (
     DIRECT,
+    ChangeLayer,
     Enforcement,
     InterruptedCommand,
     Level,
@@ -32,6 +33,7 @@ from sandbox.backend import (
     file_outcome,
     file_request,
     leaks,
+    refuse_layer,
 )
 from sandbox.egress.proxy import Egress
 from sandbox.egress.variables import variables
@@ -44,6 +46,7 @@ from sandbox.macos.sbpl import profile_for
 from sandbox.workspace.autorun import Watch
 from sandbox.workspace.protected_paths import Scan
 
+NO_LAYER = "macOS has no overlay file system"
 _PROGRAM = "/usr/bin/sandbox-exec"
 _TICK = 0.01  # seconds between two looks at whether a command has ended
 _DRAIN = 1.0  # seconds that streams may stay open after the process group was killed
@@ -132,10 +135,21 @@ class Seatbelt:
         self.enforcement = Enforcement(Level.PARTIAL, self.name, tuple(sorted(checks.items())), LACKS)
         return self.enforcement
 
-    async def run(self, permit: Permit, *, stdin: bytes | int | None = None, listen: Listener | None = None) -> Outcome:
+    async def layered(self, terms: Terms, folder: str) -> str:
+        return NO_LAYER
+
+    async def run(
+        self,
+        permit: Permit,
+        *,
+        stdin: bytes | int | None = None,
+        listen: Listener | None = None,
+        layer: ChangeLayer | None = None,
+    ) -> Outcome:
         """Execute the permit. Raises SandboxUnavailable if the Terms cannot be granted exactly; then nothing ran."""
         if not isinstance(permit, Permit):
             raise TypeError("the sandbox runs Permits and nothing else")
+        refuse_layer(layer, NO_LAYER)
         enforcement = self.enforcement or await self.probe()
         action, terms = permit.action, permit.terms
         if isinstance(action, RunScript | RunArgv | ConvertDocument):

@@ -4,9 +4,28 @@ The workspace is the lower folder of an overlay and is only read. SOURCE: the ke
 overlayfs.rst, with the mount option `userxattr`, so that root and other users read a layer in the same way.
 """
 
+import contextlib
+import errno
+import os
+import stat
+import tempfile
+from collections import deque
 from enum import StrEnum
 
 from policy.model.frozen import dataclass
+from policy.model.verdict import Problem, ProblemError
+from sandbox.backend import ChangeLayer as ChangeLayer  # defined with the protocol that takes it
+from sandbox.inside import safe_rmtree, syscalls
+from sandbox.inside.safe_rmtree import closing
+
+MOST = 1_000_000  # entries of one layer
+LONGEST = 4_000  # bytes of a path in it; PATH_MAX is 4,096 (path_resolution(7))
+OVERLAY_ATTRIBUTES = "user.overlay."  # extended attributes that overlayfs keeps on entries of a layer
+_ACCESS = "system.posix_acl_"  # access control lists, acl(5)
+_CHUNK = 1 << 20
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_STRICT = syscalls.RESOLVE_BENEATH | syscalls.RESOLVE_NO_SYMLINKS
+_UNKNOWN = os.stat_result((0,) * 10)  # of an entry of the workspace that this user may not examine
 
 
 class LayerKind(StrEnum):
@@ -16,21 +35,6 @@ class LayerKind(StrEnum):
     FOLDER = "folder"
     LINK = "link"
     SPECIAL = "special"  # a device, a pipe or a socket
-
-
-@dataclass(frozen=True, slots=True)
-class ChangeLayer:
-    """The folders of one overlay.
-
-    Attributes:
-        workspace: The lower folder, as a real path.
-        upper: An empty folder of the private state, on the file system of the workspace where that is possible.
-        work: An empty folder beside `upper`, which the kernel needs.
-    """
-
-    workspace: str
-    upper: str
-    work: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,7 @@ class LayerChange:
         whole: True for a folder whose complete content is in the layer: a new one, or one that replaces another entry.
         within: True if an entry above it is `whole`, so that moving that one moves this entry too.
         target: The target of a link; empty for other kinds.
+        same_as: The path of an earlier change of which a file is a further name (a hard link); empty for none.
     """
 
     path: str
@@ -54,3 +59,238 @@ class LayerChange:
     whole: bool = False
     within: bool = False
     target: str = ""
+    same_as: str = ""
+
+
+class LayerUnreadable(ProblemError):
+    """The error for a layer whose changes cannot be listed completely. None of them may then be applied."""
+
+
+def new_layer(workspace: str, folder: str) -> ChangeLayer:
+    """Make the empty folders of a layer for `workspace` in a new folder inside `folder`, and return the layer.
+
+    `folder` is one of the private state, which commands cannot see. Raises OSError.
+    """
+    place = tempfile.mkdtemp(prefix="layer-", dir=os.path.realpath(folder))  # with the mode 0700
+    layer = ChangeLayer(workspace, os.path.join(place, "upper"), os.path.join(place, "work"))
+    os.mkdir(layer.upper, 0o700)
+    os.mkdir(layer.work, 0o700)
+    return layer
+
+
+def prepare(layer: ChangeLayer) -> None:
+    """Make the folders ready for a mount, and give `upper` the mode, owner and access lists of the workspace: commands
+    see those of `upper`.
+
+    Only root can give a folder to another owner; for other users the view then shows their own. Raises OSError, also if
+    the layer was used before.
+    """
+    safe_rmtree.empty(layer.work)  # from a helper that could not start
+    with (
+        closing(os.open(layer.workspace, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as lower,
+        closing(os.open(layer.upper, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)) as upper,
+    ):
+        if os.listdir(upper):
+            raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), layer.upper)
+        state = os.fstat(lower)
+        with contextlib.suppress(PermissionError):
+            os.chown(upper, state.st_uid, state.st_gid)
+        os.chmod(upper, stat.S_IMODE(state.st_mode))
+        for name in os.listxattr(lower):
+            if name.startswith(_ACCESS):
+                os.setxattr(upper, name, os.getxattr(lower, name))
+
+
+def read_layer(layer: ChangeLayer) -> tuple[LayerChange, ...]:
+    """Return what differs between the workspace and the view of the command, parents before children.
+
+    Call this after `Backend.run` has ended. An entry is left out if its content, mode, owner, time of modification and
+    attributes are those of the workspace, and so is a folder in which only entries changed. The workspace itself has
+    the path `.`. Raises LayerUnreadable if the command left more than `MOST` entries or a path of more than `LONGEST`
+    bytes, and OSError if the layer cannot be read.
+    """
+    # THREAT T304: all content is from the command. No link is followed, no mode hides a folder, nothing is unbounded.
+    with (
+        closing(os.open(layer.upper, _FOLDER)) as upper,
+        closing(os.open(layer.workspace, _FOLDER)) as lower,
+    ):
+        reader = _Reader(upper, lower)
+        try:
+            reader.walk()
+        finally:
+            reader.restore()
+        return tuple(reader.changes)
+
+
+class _Reader:
+    """The walk through the upper folder, one folder after the other, each opened from the top."""
+
+    def __init__(self, upper: int, lower: int) -> None:
+        self.changes: list[LayerChange] = []
+        self._upper, self._lower = upper, lower
+        self._seen = 0
+        self._names: dict[int, str] = {}  # inode of a file with several names -> the first name
+        self._opened: list[tuple[str, int]] = []  # folders that got the rights of this user, and their modes
+
+    def walk(self) -> None:
+        top, below = os.fstat(self._upper), os.fstat(self._lower)
+        if stat.S_IMODE(top.st_mode) != stat.S_IMODE(below.st_mode):
+            self.changes.append(LayerChange(".", LayerKind.FOLDER, top.st_mode))
+        pending = deque([("", False)])
+        while pending:
+            path, whole = pending.popleft()
+            with contextlib.ExitStack() as stack:
+                folder = stack.enter_context(closing(self._open(path)))
+                lower = None if whole else _opened(self._lower, path)
+                if lower is not None:
+                    stack.callback(os.close, lower)
+                with os.scandir(folder) as entries:
+                    for entry in sorted(entries, key=lambda entry: entry.name):
+                        inner = f"{path}/{entry.name}" if path else entry.name
+                        self._count(inner)
+                        state = entry.stat(follow_symlinks=False)
+                        change = self._change(_Entry(folder, lower, entry.name, inner, state), within=whole)
+                        if change is not None:
+                            self.changes.append(change)
+                        if stat.S_ISDIR(state.st_mode):
+                            pending.append((inner, change is not None and change.whole))
+
+    def restore(self) -> None:
+        """Give the folders back the modes that the command set."""
+        for path, mode in reversed(self._opened):
+            with closing(syscalls.open_path(path, _STRICT, self._upper)) as handle:
+                os.chmod(f"/proc/self/fd/{handle}", mode)
+
+    def _open(self, path: str) -> int:
+        """Return a descriptor of a folder of the layer, with the right to list it."""
+        with closing(syscalls.open_path(path or ".", _STRICT, self._upper)) as place:
+            mode = stat.S_IMODE(os.fstat(place).st_mode)
+            if mode & 0o700 != 0o700:
+                self._opened.append((path or ".", mode))
+                safe_rmtree.restore(place)
+            return os.open(f"/proc/self/fd/{place}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    def _count(self, path: str) -> None:
+        self._seen += 1
+        what, fix = "the changes of the command cannot be listed", "nothing of them was applied; run a smaller command"
+        if self._seen > MOST:
+            raise LayerUnreadable(Problem(what, f"it left more than {MOST:,} new or changed files", fix))
+        if len(os.fsencode(path)) > LONGEST:
+            raise LayerUnreadable(Problem(what, f"it left a path of more than {LONGEST:,} bytes", fix))
+
+    def _change(self, entry: "_Entry", *, within: bool) -> LayerChange | None:
+        """Return what one entry of the layer changes, or None."""
+        state, mode = entry.state, entry.state.st_mode
+        if entry.whiteout:
+            return None if within else LayerChange(entry.path, None)
+        before = entry.before
+        if stat.S_ISDIR(mode):
+            new = before is None or (before is not _UNKNOWN and not stat.S_ISDIR(before.st_mode))
+            whole = within or new or entry.attribute("user.overlay.opaque") == b"y"
+            if not whole and entry.same:
+                return None
+            return LayerChange(entry.path, LayerKind.FOLDER, mode, whole=whole, within=within)
+        if before is not None and entry.same:
+            return None
+        first = self._names.setdefault(state.st_ino, entry.path) if state.st_nlink > 1 else entry.path
+        same_as = first if first != entry.path else ""
+        if stat.S_ISLNK(mode):
+            target = os.readlink(entry.name, dir_fd=entry.folder)
+            return LayerChange(entry.path, LayerKind.LINK, mode, state.st_size, within=within, target=target)
+        kind = LayerKind.FILE if stat.S_ISREG(mode) else LayerKind.SPECIAL
+        size = state.st_size if kind is LayerKind.FILE else 0
+        return LayerChange(entry.path, kind, mode, size, within=within, same_as=same_as)
+
+
+class _Entry:
+    """One entry of a folder of the layer.
+
+    Attributes:
+        folder: The open folder.
+        lower: The open folder of the workspace at the same path; None if there is none.
+        path: Relative to the workspace.
+        state: The result of lstat(2).
+        before: The same of the entry in the workspace; None if there is none.
+    """
+
+    def __init__(self, folder: int, lower: int | None, name: str, path: str, state: os.stat_result) -> None:
+        self.folder, self.lower, self.name, self.path, self.state = folder, lower, name, path, state
+        self.before: os.stat_result | None = None
+        if lower is not None:
+            try:
+                self.before = os.stat(name, dir_fd=lower, follow_symlinks=False)
+            except PermissionError:
+                self.before = _UNKNOWN
+            except OSError:
+                self.before = None
+
+    @property
+    def whiteout(self) -> bool:
+        """Return True for the mark of a deleted entry, in one of the two forms of overlayfs."""
+        mode = self.state.st_mode
+        if stat.S_ISCHR(mode):
+            return self.state.st_rdev == 0
+        if not stat.S_ISREG(mode) or self.state.st_size or self.attribute("user.overlay.whiteout") is None:
+            return False
+        return _attribute(f"/proc/self/fd/{self.folder}", "user.overlay.opaque", follow=True) == b"x"
+
+    def attribute(self, name: str) -> bytes | None:
+        return _attribute(f"/proc/self/fd/{self.folder}/{self.name}", name)
+
+    @property
+    def same(self) -> bool:
+        """Return True if the entry does not differ from that of the workspace, apart from the content of a folder."""
+        now, before = self.state, self.before
+        if before is None or (now.st_mode, now.st_uid, now.st_gid) != (before.st_mode, before.st_uid, before.st_gid):
+            return False
+        if stat.S_ISLNK(now.st_mode):
+            return os.readlink(self.name, dir_fd=self.folder) == os.readlink(self.name, dir_fd=self.lower)
+        if not stat.S_ISDIR(now.st_mode):
+            if (now.st_size, now.st_mtime_ns, now.st_rdev) != (before.st_size, before.st_mtime_ns, before.st_rdev):
+                return False
+            if stat.S_ISREG(now.st_mode) and not self._same_content():
+                return False
+        places = (f"/proc/self/fd/{folder}/{self.name}" for folder in (self.folder, self.lower))
+        return len({_attributes(place) for place in places}) == 1
+
+    def _same_content(self) -> bool:
+        assert self.lower is not None
+        try:
+            with open(self._file(self.folder), "rb") as new, open(self._file(self.lower), "rb") as old:
+                while chunk := new.read(_CHUNK):
+                    if chunk != old.read(_CHUNK):
+                        return False
+                return not old.read(1)
+        except OSError:
+            return False  # one of them cannot be read, or is no file any more
+
+    def _file(self, folder: int) -> int:
+        return os.open(self.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+
+
+def _opened(root: int, path: str) -> int | None:
+    """Return a handle on the folder at `path` below the open folder `root`; None if there is no such folder."""
+    try:
+        handle = syscalls.open_path(path or ".", _STRICT, root)
+    except OSError:
+        return None
+    if not stat.S_ISDIR(os.fstat(handle).st_mode):
+        os.close(handle)
+        return None
+    return handle
+
+
+def _attribute(path: str, name: str, *, follow: bool = False) -> bytes | None:
+    try:
+        return os.getxattr(path, name, follow_symlinks=follow)
+    except OSError:
+        return None
+
+
+def _attributes(path: str) -> frozenset[tuple[str, bytes | None]]:
+    """Return the extended attributes of a file without those of overlayfs."""
+    try:
+        names = os.listxattr(path, follow_symlinks=False)
+    except OSError:
+        return frozenset()
+    return frozenset((name, _attribute(path, name)) for name in names if not name.startswith(OVERLAY_ATTRIBUTES))

@@ -28,6 +28,7 @@ from sandbox.container.backend import Container
 from sandbox.container.container import Box
 from sandbox.linux import cgroup
 from sandbox.linux.backend import Linux
+from sandbox.workspace.layer import ChangeLayer, LayerUnreadable, new_layer, read_layer
 
 
 def lender(told: dict[str, Any], stack: contextlib.ExitStack) -> Any:
@@ -75,6 +76,15 @@ def outcome_words(outcome: Outcome) -> dict[str, Any]:
         "inferred": [v.what for v in outcome.violations if v.inferred],
         "missing": list(enforcement.missing) if enforcement else [],
     }
+
+
+def layer_words(layer: ChangeLayer) -> dict[str, Any]:
+    """Return the changes in a layer. Bytes of names that are no text are escaped as by `os.fsdecode`."""
+    try:
+        changes = [list(astuple(change)) for change in read_layer(layer)]
+    except LayerUnreadable as error:
+        return {"unreadable": error.problem.why}
+    return {"changes": changes, "upper": layer.upper}
 
 
 class Staying:
@@ -175,6 +185,9 @@ async def main() -> None:
         if "argv" in told["action"]:
             told["action"]["argv"] = tuple(told["action"]["argv"])
         permit = Permit(made(**told["action"]), terms_of(told["terms"]), _MINT)
+        if "why_not" in told:
+            print(json.dumps({"why_not": await backend.layered(permit.terms, told["why_not"])}), flush=True)
+            continue
         stdin = base64.b64decode(told["stdin"]) if told.get("stdin") else None
         answer: dict[str, Any]
         if "process" in told:
@@ -183,7 +196,14 @@ async def main() -> None:
         try:
             if "stream" in told:
                 stdin = told["stream"]  # a descriptor that this process inherited
-            run = asyncio.create_task(backend.run(permit, stdin=stdin))
+            layer = None
+            if "layer" in told:
+                folder = Path(told.get("layers") or f"{told['cache']}/layers")
+                folder.mkdir(exist_ok=True)
+                used = str(told["layer"])  # True, or the folder of an earlier layer
+                layer = ChangeLayer(permit.terms.workspace, f"{used}/upper", f"{used}/work")
+                layer = layer if used != "True" else new_layer(permit.terms.workspace, str(folder))
+            run = asyncio.create_task(backend.run(permit, stdin=stdin, layer=layer))
             if "cancel" in told:
                 await asyncio.sleep(told["cancel"])
                 before = loop.time()
@@ -199,6 +219,8 @@ async def main() -> None:
                 answer["helpers"] = [
                     slot.pid if isinstance(slot, Box) else slot.process.pid for slot in backend.pool.all
                 ]
+            if layer is not None:
+                answer |= layer_words(layer)
         except SandboxUnavailable as error:
             answer = {"unavailable": [error.problem.what, error.problem.why, error.problem.fix]}
         print(json.dumps(answer), flush=True)

@@ -1,0 +1,68 @@
+"""The check whether the changes of a workspace can be kept in a layer: a trial mount for each workspace."""
+
+import asyncio
+import os
+import subprocess
+import tempfile
+
+from sandbox.inside import safe_rmtree
+from sandbox.linux.helper_process import import_folder, interpreter
+
+_SECONDS = 20.0  # the longest time of a trial
+_known: dict[tuple[int, int, int, int], str] = {}  # (user, devices, inode of the workspace) -> the reason
+
+
+async def why_not(workspace: str, folder: str) -> str:
+    """Return why an overlay in `folder` cannot cover `workspace`, in words; empty if it can.
+
+    The folder must exist and belong to the private state. A result of the trial mount is kept until this process ends;
+    mounts below the workspace are looked up each time.
+    """
+    if inner := _mounted_below(workspace):
+        return f"`{inner}` in the workspace is a mount of its own, which an overlay does not show"
+    try:
+        lower, upper = os.stat(workspace), os.stat(folder)
+    except OSError as error:
+        return f"`{error.filename}` cannot be read ({(error.strerror or '').lower()})"
+    key = (os.geteuid(), lower.st_dev, upper.st_dev, lower.st_ino)
+    if key not in _known:
+        _known[key] = await asyncio.to_thread(_tried, workspace, folder)
+    return _known[key]
+
+
+def _tried(workspace: str, folder: str) -> str:
+    script = os.path.join(import_folder(), *__name__.split(".")[:-2], "inside", "try_overlay.py")
+    try:
+        place = tempfile.mkdtemp(prefix="trial-", dir=folder)
+    except OSError as error:
+        return f"nothing can be written to `{folder}` ({(error.strerror or '').lower()})"
+    try:
+        done = subprocess.run(
+            [*interpreter(), script, import_folder(), workspace, os.path.realpath(place)],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            env={},
+            cwd="/",
+            timeout=_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        return f"the trial mount failed ({error})"
+    finally:
+        safe_rmtree.remove(place)
+    said = done.stdout.decode("utf-8", "replace")
+    return said or ("the trial mount ended without a result" if done.returncode else "")
+
+
+def _mounted_below(workspace: str) -> str:
+    """Return a mount point below `workspace`; empty if there is none (proc_pid_mountinfo(5))."""
+    top = os.fsencode(workspace) + b"/"
+    with open("/proc/self/mountinfo", "rb") as file:
+        points = [line.split(b" ", 5)[4] for line in file]
+    for point in points:
+        # Only these four characters are escaped, in octal (fs/seq_file.c, mangle).
+        for escaped, character in ((b"\\040", b" "), (b"\\011", b"\t"), (b"\\012", b"\n"), (b"\\134", b"\\")):
+            point = point.replace(escaped, character)
+        if point.startswith(top):
+            return os.fsdecode(point)
+    return ""
