@@ -7,6 +7,7 @@ one name below a descriptor and follows no link (openat(2), O_NOFOLLOW); the ker
 import contextlib
 import errno
 import os
+import stat
 from collections.abc import Callable, Iterable, Iterator
 
 from sandbox.inside.regular_file import open_regular
@@ -68,20 +69,24 @@ def entered(
 
 
 def walk(
-    root: str,
+    root: str | int,
     read: Callable[[int, str], Iterable[str]],
     enter: Callable[[str, int, str, int], int | None],
     leave: Callable[[int, str], None] = lambda handle, path: None,
+    start: str = "",
 ) -> None:
     """Visit the folder at the real path `root` and the folders below it, with one descriptor for each level.
 
+    `root` may be an open folder, which is closed at the end; `start` is its path below another root.
+
     `read(handle, path)` returns the names of the folders to enter. `enter(name, above, path, depth)` opens one of them,
     or returns None to leave it out. `leave(handle, path)` is called when all below a folder is done. `path` is relative
-    to `root`. Raise OSError if `root` cannot be opened, and any error of the three functions.
+    to `root`, after `start`. Raise OSError if `root` cannot be opened, and any error of the three functions.
     """
-    stack: list[tuple[int, str, Iterator[str]]] = [(open_root(root), "", iter(()))]
+    top = open_root(root) if isinstance(root, str) else root
+    stack: list[tuple[int, str, Iterator[str]]] = [(top, start, iter(()))]
     try:
-        stack[0] = (stack[0][0], "", iter(read(stack[0][0], "")))
+        stack[0] = (top, start, iter(read(top, start)))
         while stack:
             above, path, waiting = stack[-1]
             name = next(waiting, None)
@@ -108,6 +113,26 @@ def status(root: int, path: str) -> os.stat_result | None:
             return os.stat(name, dir_fd=handle, follow_symlinks=False)
     except OSError:
         return None
+
+
+def change_mode(above: int, name: str, mode: int) -> bool:
+    """Set the mode of a folder or file. Return False for a file with other hard links, which would all be changed.
+
+    SAFETY: open(2), O_PATH | O_NOFOLLOW, and proc(5): the descriptor's own inode is changed, whatever the name refers
+    to by then.
+    """
+    if not hasattr(os, "O_PATH"):  # not Linux
+        os.chmod(name, mode, dir_fd=above, follow_symlinks=False)
+        return True
+    handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
+    try:
+        status = os.fstat(handle)
+        if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
+            return False
+        os.chmod(f"/proc/self/fd/{handle}", mode)
+        return True
+    finally:
+        os.close(handle)
 
 
 def write_all(handle: int, data: bytes | bytearray) -> None:

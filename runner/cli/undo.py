@@ -76,9 +76,9 @@ def undo(
 
     store = Store(kept)
     try:
-        print_notices(store.notices)
         if show:
             recovered(store, ground)
+            print_notices(store.notices)
             return _list(store, json)
         wish = RevertRequest(count or 1, redo=redo, dry=dry or diff, allowed=Allowed(force, auto_run))
         try:
@@ -86,6 +86,8 @@ def undo(
                 result = revert(store, ground, wish)
         except UndoError as error:  # not a usage error: too little is stored, or an action is running
             raise Stopped(error.problem, Exit.FAILED) from None
+        finally:
+            print_notices(store.notices)
         if json:
             print(json_line(revert_json(result, dry=wish.dry)))
         else:

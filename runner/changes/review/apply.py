@@ -11,6 +11,7 @@ from contextlib import suppress
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem
 from runner.changes import safe_open
+from runner.changes.file_state import Entry, FileKind, entry_of
 from runner.changes.review import tree_diff
 from runner.changes.review.apply_plan import PatchPlan, PlannedChange
 from runner.changes.review.patch_format import LINK, PROGRAM, Side
@@ -18,7 +19,6 @@ from runner.changes.review.patch_parser import PatchError
 from runner.changes.review.risk_flags import changes_of
 from runner.changes.undo.apply import restore
 from runner.changes.undo.blobs import BlobPlace
-from runner.changes.undo.file_state import Entry, FileKind, entry_of
 from runner.changes.undo.plan import Item, Obstacle
 from runner.changes.undo.scope import SnapshotScope, below_root, inventory_of
 from runner.changes.undo.snapshot import Snapshotter

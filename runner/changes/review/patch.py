@@ -11,12 +11,12 @@ from dataclasses import replace
 
 from policy.model.frozen import dataclass
 from runner.changes import safe_open
+from runner.changes.file_state import SECRET, Stamp, clock_margin, stamp
 from runner.changes.review import tree_diff
 from runner.changes.review.gitignore import Ignored, kept_by_git
 from runner.changes.review.patch_format import LINK, Side, changed, node_of, renamed
 from runner.changes.review.tree_diff import never
 from runner.changes.review.workspace_copy import Copy
-from runner.changes.undo.file_state import SECRET, Stamp, clock_margin, stamp
 from runner.secrets.secret import holds_masked
 from runner.text.sanitize import visible
 from sandbox.inside.files.diff import Effort

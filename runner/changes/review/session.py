@@ -7,10 +7,10 @@ from pathlib import Path
 
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem
+from runner.changes.file_state import SECRET
 from runner.changes.review.patch import Patch, listed, patch_of
 from runner.changes.review.tree_diff import never
 from runner.changes.review.workspace_copy import Copy, CopyError, copied, place
-from runner.changes.undo.file_state import SECRET
 from runner.changes.undo.scope import SnapshotScope, choice_of, inventory_of, scope_of, secret_of
 from runner.config import Settings
 from runner.config.path_mapping import map_settings

@@ -18,8 +18,8 @@ from dataclasses import field
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem, ProblemError
 from runner.changes import safe_open
-from runner.changes.review.copy_tree import Copying
-from runner.changes.undo.file_state import Stamp
+from runner.changes.copy_tree import Copying
+from runner.changes.file_state import Stamp
 from runner.text.phrases import os_reason
 from sandbox.inside import safe_rmtree
 

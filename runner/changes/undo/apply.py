@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from runner.changes import safe_open
+from runner.changes.file_state import Entry, FileKind
 from runner.changes.undo.blobs import Lost
-from runner.changes.undo.file_state import Entry, FileKind
 from runner.changes.undo.plan import Item, Obstacle
 from runner.changes.undo.snapshot import DRAFT
 from runner.changes.undo.store import Store
@@ -105,7 +105,7 @@ class _Hand:
         assert wanted is not None  # `_ordered` passes only items with a target state
         if now is not None and now.kind == wanted.kind == FileKind.FILE and now.content == wanted.content:
             with self._above(item) as (above, name):
-                if _chmod(above, name, wanted.mode):
+                if safe_open.change_mode(above, name, wanted.mode):
                     return
         place = self._store.place(wanted.content) if wanted.kind == FileKind.FILE else None
         if wanted.kind == FileKind.FILE and place is None:
@@ -134,7 +134,7 @@ class _Hand:
             try:
                 handle = safe_open.open_folder(name, folder)
             except PermissionError:  # a folder of this user without the right to read it
-                _chmod(folder, name, wanted.mode)
+                safe_open.change_mode(folder, name, wanted.mode)
                 return
             try:
                 os.fchmod(handle, wanted.mode)
@@ -177,26 +177,6 @@ def _fill(above: int, name: str, content: Iterator[bytes], wanted: Entry) -> Non
             os.fchown(handle, wanted.uid, wanted.gid)
         os.fchmod(handle, wanted.mode & 0o777)  # never setuid
         os.utime(handle, ns=(wanted.mtime, wanted.mtime))
-    finally:
-        os.close(handle)
-
-
-def _chmod(above: int, name: str, mode: int) -> bool:
-    """Set the mode of a folder or file. Return False for a file with other hard links, which would all be changed.
-
-    SAFETY: open(2), O_PATH | O_NOFOLLOW, and proc(5): the descriptor's own inode is changed, whatever the name refers
-    to by then.
-    """
-    if not hasattr(os, "O_PATH"):  # not Linux
-        os.chmod(name, mode, dir_fd=above, follow_symlinks=False)
-        return True
-    handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
-    try:
-        status = os.fstat(handle)
-        if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
-            return False
-        os.chmod(f"/proc/self/fd/{handle}", mode)
-        return True
     finally:
         os.close(handle)
 

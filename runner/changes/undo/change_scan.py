@@ -14,9 +14,8 @@ import time
 from collections.abc import Callable
 
 from policy.model.frozen import dataclass
-from runner.changes import safe_open
-from runner.changes.undo import file_state
-from runner.changes.undo.file_state import Entry, FileKind, clock_margin, entry_of
+from runner.changes import file_state, safe_open
+from runner.changes.file_state import Entry, FileKind, clock_margin, entry_of
 
 # fmt: off
 # Name of the folder, its witnesses, which must be in the folder or beside it (`../`), and a description. Without
@@ -121,14 +120,28 @@ def scan(root: str, known: Index, rules: Rules, stop: threading.Event) -> ScanRe
 
     Raise OSError if `root` itself cannot be read, TooMany, or ScanStopped if `stop` is set.
     """
-    now = time.time_ns()
     index: Index = {}
     fresh: dict[str, list[str]] = {}
+    _scan_below(root, "", known, rules, stop, index, fresh)
+    return ScanResult(index, fresh, tuple(folder for folder in known if folder not in index))
+
+
+def _scan_below(
+    top: str | int,
+    start: str,
+    known: Index,
+    rules: Rules,
+    stop: threading.Event | None,
+    index: Index,
+    fresh: dict[str, list[str]],
+) -> None:
+    """Add everything below the folder `top`, whose path below the root is `start`, to `index` and `fresh`."""
+    now = time.time_ns()
     count = 0
 
     def read(handle: int, path: str) -> list[str]:
         nonlocal count
-        if stop.is_set():
+        if stop is not None and stop.is_set():
             raise ScanStopped
         try:
             names, folders, fresh_here = _read(handle, path, known, rules, now)
@@ -154,8 +167,7 @@ def scan(root: str, known: Index, rules: Rules, stop: threading.Event) -> ScanRe
             return None
         return safe_open.entered(name, above, lambda _: _keep_known(index, known, path, file_state.CLOSED))
 
-    safe_open.walk(root, read, enter)
-    return ScanResult(index, fresh, tuple(folder for folder in known if folder not in index))
+    safe_open.walk(top, read, enter, start=start)
 
 
 def _read(handle: int, path: str, known: Index, rules: Rules, now: int) -> tuple[Names, list[str], list[str]]:
@@ -218,10 +230,11 @@ def _keep_known(index: Index, known: Index, path: str, why: str) -> None:
 
 
 def scan_paths(root: str, known: Index, rules: Rules, paths: tuple[str, ...]) -> ScanResult:
-    """Scan single `paths` below `root` and the folders above them, for an action that changes nothing else.
+    """Scan single `paths` below `root` and the folders above them, for an action that changes nothing else. A path with
+    a `/` at its end stands for everything below it as well.
 
     The `index` of the result has only the folders on the way, each with its known entries and the current state of
-    those paths.
+    those paths, and the folders below paths with a `/`. Raise OSError, or TooMany for one of these.
     """
     now = time.time_ns()
     index: Index = {}
@@ -231,12 +244,12 @@ def scan_paths(root: str, known: Index, rules: Rules, paths: tuple[str, ...]) ->
         for path in paths:
             handle, folder = os.dup(top), ""
             try:
-                for name in path.split("/"):
+                for name in path.rstrip("/").split("/"):
                     names = index.setdefault(folder, dict(known.get(folder, {})))
                     found, read = _one(handle, name, folder, known, rules, now)
                     inner = f"{folder}/{name}" if folder else name
                     if found is None or found.kind != FileKind.FOLDER:
-                        gone |= {each for each in known if each == inner or each.startswith(f"{inner}/")}
+                        gone |= _below(known, inner) if inner in known else set()
                     if found is None:
                         names.pop(name, None)
                         break
@@ -248,11 +261,21 @@ def scan_paths(root: str, known: Index, rules: Rules, paths: tuple[str, ...]) ->
                     entered = safe_open.open_folder(name, handle)
                     os.close(handle)
                     handle, folder = entered, inner
+                else:
+                    if path.endswith("/"):
+                        before = _below(known, folder) if folder in known else set()
+                        _scan_below(os.dup(handle), folder, known, rules, None, index, fresh)
+                        gone |= before - index.keys()
             except OSError:
                 continue  # the path was removed or replaced meanwhile
             finally:
                 os.close(handle)
     return ScanResult(index, {folder: names for folder, names in fresh.items() if names}, tuple(gone))
+
+
+def _below(known: Index, folder: str) -> set[str]:
+    """Return the known folders at and below `folder`."""
+    return {each for each in known if each == folder or each.startswith(f"{folder}/")}
 
 
 def _one(above: int, name: str, folder: str, known: Index, rules: Rules, now: int) -> tuple[Entry | None, bool]:

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 
 from policy.model.frozen import dataclass
-from runner.changes.undo import file_state as entry
-from runner.changes.undo.file_state import Entry, FileKind, same
+from runner.changes import file_state as entry
+from runner.changes.file_state import Entry, FileKind, same
 from runner.changes.undo.store import Store, UndoStep
 from sandbox.workspace.inventory import Changes, Finding, TreeNode
 

@@ -1,31 +1,32 @@
 """The snapshots before and after each action that may write. An action that only reads needs none."""
 
 import asyncio
+import contextlib
 import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import wraps
 from pathlib import Path
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from policy.model.action import EditFile, WriteFile
 from policy.model.facts import Facts
 from policy.model.frozen import dataclass
 from policy.model.secret_paths import inside
 from policy.model.verdict import Permit, Problem, Rights, Terms
-from runner.changes.undo import file_state
+from runner.changes import file_state
+from runner.changes.file_state import Change
 from runner.changes.undo.apply import restore
 from runner.changes.undo.blobs import Lost
 from runner.changes.undo.change_scan import Rules, ScanStopped, TooMany
-from runner.changes.undo.file_state import Change
-from runner.changes.undo.lock import UndoError
+from runner.changes.undo.lock import Turns, UndoError
 from runner.changes.undo.plan import Item
 from runner.changes.undo.revert import RevertRequest, RevertResult, revert
 from runner.changes.undo.scope import SnapshotScope, below_root, choice_of, place, scope_of
-from runner.changes.undo.snapshot import Snapshotter
+from runner.changes.undo.snapshot import Snapshotter, complete_interrupted
 from runner.changes.undo.store import Roots, Store, convert_failures, sign, undoable
 from runner.changes.undo.text import diff_text, not_kept, revert_text, unkept_of
 from runner.config import Settings
@@ -35,6 +36,10 @@ from runner.state.lineage import SessionLineage
 from runner.state.paths import cache_dir, state_dir
 from runner.text.phrases import os_reason
 from runner.text.sanitize import one_line
+
+if TYPE_CHECKING:
+    from runner.changes.transaction.judge import Judged
+    from runner.changes.transaction.transaction import Transaction, Transferred
 
 _SLOW = 1.0  # seconds of a first scan from which on its duration is reported
 _SAID = frozenset((file_state.TOO_BIG, file_state.NO_ROOM, file_state.CLOSED, file_state.MOVING, file_state.TOO_DEEP))
@@ -81,6 +86,21 @@ class OpenAction:
     roots: tuple[tuple[str, tuple[str, ...], Rules], ...]
     notes: tuple[str, ...]
     if_changed: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedTransfer:
+    """The result of a transaction.
+
+    Attributes:
+        result: The changes that were applied, and the others.
+        changes: The changes with the hashes of the contents before and after; empty if they were not stored.
+        step: The number of the step for undo; None if no stored file changed.
+    """
+
+    result: "Transferred"
+    changes: tuple[Change, ...]
+    step: int | None = None
 
 
 class SnapshotRecorder:
@@ -196,18 +216,99 @@ class SnapshotRecorder:
                 if running.if_changed and store.changed(running.step):
                     notes += (running.if_changed,)
                 store.end(running.step, notes)
-                most = self._choice.bounds.steps
-                if store.drop_oldest(most):
-                    store.sweep()
-                    if not self._full:
-                        self._later.append(f"only the last {most} actions can be undone (`undo.steps`)")
-                    self._full = True
+                self._drop_old(store)
                 self._speak()
-                self.changed = _changed(store, running.step)
+                self.changed = _changed_files(store.changes(running.step))
                 return running.step if any(step.id == running.step for step in store.steps()) else None
         except _FAILURES as error:
             store.turns.leave()
             return self._without_contents(store, running, error)
+
+    @_alone
+    def transfer(
+        self, transaction: "Transaction", judged: "Judged", permit: Permit, words: str, call: str, *, required: bool
+    ) -> "RecordedTransfer":
+        """Apply the changes of a transaction and store them as one step, without a scan of the workspace.
+
+        The contents before and after are stored for the changed paths only. Raise ApplyError: then nothing was applied,
+        because of a failure, or because the changes cannot be stored and the user, or `required`, demands that.
+        """
+        self.changed, self.held = None, ()
+        self._stop.clear()
+        if not self._choice.enabled:
+            with _locked_turns(self._folder, self._scope.workspace):
+                return RecordedTransfer(transaction.apply(judged, transaction.prepare(judged)), ())
+        try:
+            store = self._opened()
+            with store.turns.locked():
+                return self._transferred(store, transaction, judged, permit, words[:_LONGEST], call)
+        except _FAILURES as error:
+            if transaction.result is not None:  # the changes are in the workspace, and the next scan notes them
+                self._say(f"the changes of this action could not be recorded: {_why(error)}")
+                return RecordedTransfer(transaction.result, ())
+            if required or self._choice.required:
+                raise transaction.give_up(f"they could not be undone: {_why(error)}") from None
+            self._later.append(f"the changes of this action cannot be undone: {_why(error)}")
+        try:
+            with _locked_turns(self._folder, self._scope.workspace):
+                return RecordedTransfer(transaction.apply(judged, transaction.prepare(judged)), ())
+        except (OSError, UndoError) as error:
+            raise transaction.give_up(_why(error)) from None
+        finally:
+            self._speak()
+
+    def _transferred(
+        self, store: Store, transaction: "Transaction", judged: "Judged", permit: Permit, words: str, call: str
+    ) -> "RecordedTransfer":
+        root, terms = self._scope.workspace, permit.terms
+        store.use_rules(self._scope.digest(terms))
+        rules = below_root(self._scope.rules(terms), root)
+        snapshotter = Snapshotter(store, self._choice.bounds, self._stop)
+        if store.turns.alone():
+            every = self._scope.rules(terms)
+            with store.transaction():
+                snapshotter.recover(lambda each: below_root(every, each))
+            self._later += store.notices
+            store.notices = ()
+        prepared = transaction.prepare(judged)
+        with store.transaction():
+            snapshotter.take_paths(root, prepared.paths, rules)
+            step = store.begin("action", words, self._session, call, ((root, prepared.paths),))
+        try:
+            result = transaction.apply(judged, prepared)
+        except BaseException:
+            with store.transaction():
+                store.end(step, ())
+            raise
+        with store.transaction():
+            taken = snapshotter.take_paths(root, prepared.paths, rules)
+            conflicts = {each.path for each in result.left if each.held is None}
+            store.note(step, (each for each in taken.changes if each.path not in conflicts))
+            notes = self._tell(taken.unkept)
+            store.end(step, notes)
+            self._drop_old(store)
+            changes = tuple(store.changes(step))
+        self._speak()
+        self.changed = _changed_files(changes)
+        return RecordedTransfer(result, changes, step if changes else None)
+
+    def _opened(self) -> Store:
+        """Return the open store of the workspace. Raise OSError, sqlite3.Error or UndoError."""
+        if self._store is not None and self._store.turns.was_removed():
+            self.close()
+        if self._store is None:
+            self._store = Store(self._folder)
+            sign(self._folder, self._scope.workspace)
+        return self._store
+
+    def _drop_old(self, store: Store) -> None:
+        """Delete the oldest steps beyond the limit of the user."""
+        most = self._choice.bounds.steps
+        if store.drop_oldest(most):
+            store.sweep()
+            if not self._full:
+                self._later.append(f"only the last {most} actions can be undone (`undo.steps`)")
+            self._full = True
 
     def _held_back(
         self, store: Store, snapshotter: Snapshotter, running: OpenAction, hold: Hold
@@ -240,7 +341,7 @@ class SnapshotRecorder:
                 snapshotter = Snapshotter(store, bounds, self._stop, may_drop=False)
                 for root, paths, rules in running.roots:
                     store.note(running.step, snapshotter.take(root, paths, rules).changes)
-                self.changed = _changed(store, running.step)
+                self.changed = _changed_files(store.changes(running.step))
                 store.end(running.step, (*running.notes, f"its changes were not stored: {_why(error)}"))
             self._say(f"the files of this action were not stored, so its undo may need `--force`: {_why(error)}")
             return running.step
@@ -329,13 +430,7 @@ class SnapshotRecorder:
         self, terms: Terms, roots: Roots, words: str, call: str, names: tuple[str, ...], required: bool
     ) -> OpenAction | None:
         try:
-            if self._store is not None and self._store.turns.was_removed():
-                self.close()
-            if self._store is None:
-                self._store = Store(self._folder)
-                sign(self._folder, self._scope.workspace)
-                self._later += self._store.notices
-            store = self._store
+            store = self._opened()
             if self._given_up.intersection(root for root, _ in roots) and not self._choice.required:
                 return None
             return self._begin(store, terms, roots, words[:_LONGEST], call, names)
@@ -391,6 +486,8 @@ class SnapshotRecorder:
                     self._beside.append(own)
                 step = store.begin("action", words, self._session, call, roots)
             store.turns.join()
+        self._later += store.notices
+        store.notices = ()
         if dead:
             self._later.append("the last run was killed during an action: `agent undo --list` shows its changes")
         seconds = time.monotonic() - started
@@ -426,9 +523,24 @@ def _text_of(store: Store, change: Change) -> str | None:
         return None
 
 
-def _changed(store: Store, step: int) -> tuple[tuple[str, str], ...]:
+def _changed_files(changes: Iterable[Change]) -> tuple[tuple[str, str], ...]:
     how = {"+": "added", "-": "deleted", "~": "modified"}
-    return tuple((f"{change.root}/{change.path}", how[change.sign]) for change in store.changes(step))
+    return tuple((f"{change.root}/{change.path}", how[change.sign]) for change in changes)
+
+
+@contextlib.contextmanager
+def _locked_turns(folder: Path, workspace: str) -> Iterator[None]:
+    """Hold the lock of a workspace without the list of steps. Raise OSError or UndoError."""
+    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    sign(folder, workspace)
+    turns = Turns(folder)
+    try:
+        with turns.locked():
+            complete_interrupted(folder)
+            yield
+    finally:
+        turns.close()
 
 
 YOURS = "what you changed yourself since the action before may be among these"

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem, Terms
+from runner.changes.file_state import Change
 from runner.changes.undo.apply import restore
 from runner.changes.undo.change_scan import Rules
-from runner.changes.undo.file_state import Change
 from runner.changes.undo.lock import UndoError
 from runner.changes.undo.plan import Allowed, Item, Obstacle, plan
 from runner.changes.undo.scope import SnapshotScope, below_root, inventory_of
-from runner.changes.undo.snapshot import FULL, Bounds, Snapshotter
+from runner.changes.undo.snapshot import FULL, Bounds, Snapshotter, complete_interrupted
 from runner.changes.undo.store import Roots, Store, UndoStep, undoable
 from runner.state.lineage import SessionLineage
 from runner.text.phrases import os_reason
@@ -130,7 +130,7 @@ def _reverted(store: Store, bounds: Bounds, scope: SnapshotScope, request: Rever
 def recovered(store: Store, scope: SnapshotScope) -> list[UndoStep]:
     """End the steps of a killed runner, if there are any, and return them."""
     with store.turns.locked():
-        if not store.turns.alone() or not store.open_steps():
+        if not store.turns.alone():
             return []
         with store.transaction():
             return _recovered(store, Snapshotter(store, scope.choice.bounds, threading.Event()), scope)
@@ -139,6 +139,7 @@ def recovered(store: Store, scope: SnapshotScope) -> list[UndoStep]:
 def _recovered(store: Store, snapshotter: Snapshotter, scope: SnapshotScope) -> list[UndoStep]:
     roots = {root for step in store.open_steps() for root, _ in step.roots}
     if not roots:
+        store.notices += complete_interrupted(store.folder)
         return []
     rules = scope.rules(scope.terms(tuple(sorted(roots))))
     return snapshotter.recover(lambda root: below_root(rules, root))

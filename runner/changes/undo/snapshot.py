@@ -8,13 +8,13 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from pathlib import Path
 
 from policy.model.frozen import dataclass
-from runner.changes import safe_open
-from runner.changes.undo import file_state
+from runner.changes import file_state, safe_open
+from runner.changes.file_state import Change, Entry, FileKind, clock_margin, entry_of, same, stamp
 from runner.changes.undo.blobs import LARGE, BlobPlace
 from runner.changes.undo.change_scan import Index, Rules, ScanResult, ScanStopped, TooMany, scan, scan_paths
-from runner.changes.undo.file_state import Change, Entry, FileKind, clock_margin, entry_of, same, stamp
 from runner.changes.undo.store import PARTLY, Store, UndoStep
 from runner.secrets.secret import holds_masked, longest_masked
 from sandbox.inside.regular_file import read_descriptor
@@ -87,8 +87,10 @@ class Snapshotter:
     def recover(self, rules: Callable[[str], Rules]) -> list[UndoStep]:
         """End the steps of killed runners, store their changes, and return the steps.
 
-        No action may run, since its step would be open as well.
+        No action may run, since its step would be open as well. Changes of a command that were being applied are
+        completed first, or taken back (THREAT T308).
         """
+        self._store.notices += complete_interrupted(self._store.folder)
         dead = self._store.open_steps()
         for step in dead:
             noted = self._store.changes(step.id)
@@ -213,6 +215,18 @@ class Snapshotter:
             need -= size
             unkept[folder, name] = file_state.NO_ROOM
         return unkept
+
+
+def complete_interrupted(store: Path) -> tuple[str, ...]:
+    """Complete or take back the changes whose runner was killed while it applied them to the workspace of the folder
+    `store` with its snapshots. Return reports for the user. The caller holds the lock of the workspace.
+    """
+    above = store.parent.parent / "transactions" / store.name
+    if not above.is_dir():
+        return ()
+    from runner.changes.transaction.transaction import complete_abandoned  # only after a transaction
+
+    return complete_abandoned(above)
 
 
 def _differences(root: str, known: Index, index: Index, folders: Iterable[str]) -> Iterable[Change]:

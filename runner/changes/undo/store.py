@@ -15,10 +15,10 @@ from pathlib import Path
 
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem
+from runner.changes.file_state import Change, Entry, FileKind, same
 from runner.changes.undo.blobs import BlobPlace, BlobStore
 from runner.changes.undo.change_scan import Index
 from runner.changes.undo.database import connect
-from runner.changes.undo.file_state import Change, Entry, FileKind, same
 from runner.changes.undo.lock import Turns, UndoError, unusable
 from runner.state.lineage import SessionLineage
 from runner.text.phrases import os_reason

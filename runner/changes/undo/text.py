@@ -6,9 +6,9 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from runner.changes.file_state import Change, Entry, FileKind
 from runner.changes.undo.blobs import Lost
 from runner.changes.undo.change_scan import Index
-from runner.changes.undo.file_state import Change, Entry, FileKind
 from runner.changes.undo.plan import Item
 from runner.changes.undo.revert import RevertResult
 from runner.changes.undo.store import Store, UndoStep

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from policy.model.frozen import dataclass
+from runner.changes.file_state import Stamp, stamp
 from runner.changes.review import tree_diff
 from runner.changes.review.gitignore import Ignored, kept_by_git
 from runner.changes.review.tree_diff import OVERTIME, never
-from runner.changes.undo.file_state import Stamp, stamp
 
 
 @dataclass(frozen=True, slots=True)

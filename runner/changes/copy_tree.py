@@ -11,7 +11,7 @@ import stat
 from collections.abc import Callable, Iterator
 
 from runner.changes import safe_open
-from runner.changes.undo.file_state import SECRET, TOO_DEEP, Stamp, stamp
+from runner.changes.file_state import SECRET, TOO_DEEP, Stamp, stamp
 from runner.state import reflink
 from runner.text.phrases import os_reason
 
