@@ -9,13 +9,16 @@ itself: the first use of a name does.
 """
 
 TYPE_CHECKING = False  # the name that type checkers know, without the import of `typing`
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 
-def main() -> int:
-    """Run the command `agent` with the words of `sys.argv`, and return its exit code."""
+def main() -> "NoReturn":
+    """Run the command `agent` with the words of `sys.argv`, and end this process with its exit code."""
     from runner.cli.main import main as agent
+    from runner.ending import leave
 
-    return agent()
+    leave(agent())
 
 
 if TYPE_CHECKING:

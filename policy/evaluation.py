@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-from dataclasses import field, fields, is_dataclass
 from typing import TYPE_CHECKING
 
 from policy.classify import classify
@@ -10,7 +9,7 @@ from policy.decide import decide
 from policy.model.action import Action, ToolAction
 from policy.model.assessment import Assessment, EffectKind
 from policy.model.facts import Facts
-from policy.model.frozen import dataclass, replace
+from policy.model.frozen import dataclass, field, fields, is_dataclass, replace
 from policy.model.profile import PermissionRule, Profile, Source
 from policy.model.tier import MATRIX, Matrix, Mode, Ruling
 from policy.model.verdict import Ask, Deny, Limits, Problem, Verdict

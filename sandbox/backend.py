@@ -3,12 +3,11 @@
 import errno
 import os
 from collections.abc import Callable
-from dataclasses import asdict, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar, Protocol, Self
 
 from policy.model.action import Action, ConvertDocument, RunArgv, RunScript
-from policy.model.frozen import dataclass
+from policy.model.frozen import dataclass, field, replace
 from policy.model.verdict import Limits, Permit, Problem, ProblemError, Terms
 
 if TYPE_CHECKING:
@@ -411,6 +410,8 @@ def argv_of(action: RunScript | RunArgv | ConvertDocument) -> tuple[str, ...]:
 
 def file_request(action: Action) -> dict[str, object]:
     """Return the request that `sandbox/inside/files/operations.py` performs."""
+    from dataclasses import asdict  # commands are no file actions
+
     return {"op": action.kind, **asdict(action)}
 
 

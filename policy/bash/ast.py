@@ -1,7 +1,6 @@
 """The syntax tree of a script. Text that the parser does not fully understand is Opaque."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import fields, is_dataclass
 from enum import StrEnum
 from functools import cache
 from itertools import takewhile
@@ -10,7 +9,7 @@ from typing import Any
 from typing import Literal as Of
 
 from policy.model.abstract_word import SourceSpan
-from policy.model.frozen import dataclass
+from policy.model.frozen import dataclass, fields, is_dataclass
 
 
 @dataclass(frozen=True, slots=True)

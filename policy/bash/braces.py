@@ -3,10 +3,10 @@
 import itertools
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from policy.bash.ast import Glob, Parameter, Part, Text, Tilde, Word
 from policy.model.abstract_word import SourceSpan
+from policy.model.frozen import dataclass
 
 _MOST = 100  # words of one expansion
 

@@ -5,13 +5,12 @@ commands without network) or *untrusted* (everything else). The label of a sessi
 labels of all texts in its conversation, and only rises.
 """
 
-from dataclasses import field
 from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING
 
 from policy.flow.trusted_text import TrustedText
 from policy.model.facts import Remotes
-from policy.model.frozen import dataclass
+from policy.model.frozen import dataclass, field
 
 if TYPE_CHECKING:
     from policy.flow.finding import FlowFinding

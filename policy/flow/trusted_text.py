@@ -6,10 +6,9 @@ number is named only beside a word that says what the number is of.
 
 import re
 from collections.abc import Iterable
-from dataclasses import field
 from functools import lru_cache
 
-from policy.model.frozen import dataclass, replace
+from policy.model.frozen import dataclass, field, replace
 
 # A host or an address in running text. The last label has letters only, so that versions and times do not match.
 _ADDRESS = re.compile(

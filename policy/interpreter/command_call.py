@@ -1,6 +1,5 @@
 """One command that is being judged: its rule, its words, and the findings about it."""
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from policy.interpreter.findings import Findings
@@ -8,7 +7,7 @@ from policy.interpreter.shell_state import CommandResult, ExecutionFrame, ExitSt
 from policy.model.abstract_word import AbstractWord, SourceSpan, literal, tokens
 from policy.model.assessment import Consequence, EffectKind, Reason, Scope
 from policy.model.facts import Facts
-from policy.model.frozen import replace
+from policy.model.frozen import dataclass, field, replace
 from policy.model.tier import Tier
 from policy.rules.rule import CommandRule, Flag, Role
 

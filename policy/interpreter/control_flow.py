@@ -1,7 +1,6 @@
 """Control flow: lists, pipelines, loops, branches, conditions and function calls, and the states after each of them."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import field
 from functools import reduce
 from itertools import count
 from typing import assert_never
@@ -17,7 +16,7 @@ from policy.interpreter.shell_state import CommandResult, ExecutionFrame, ExitSt
 from policy.interpreter.traps import TrapTable
 from policy.model.abstract_word import ANYTHING, AbstractWord, SourceSpan, is_number, joined, literal
 from policy.model.assessment import Check
-from policy.model.frozen import dataclass, replace
+from policy.model.frozen import dataclass, field, replace
 from policy.model.tier import Tier
 from policy.rules.rule import Role
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import field
 from itertools import islice
 
 from policy.describe.phrases import plain, secret_kind
@@ -10,7 +9,7 @@ from policy.interpreter.path_classifier import Device, PathClassifier, ResolvedP
 from policy.model.abstract_word import AbstractWord, SourceSpan
 from policy.model.assessment import Consequence, Effect, EffectKind, Reason, RuleRef, Scope, Step
 from policy.model.facts import Kind
-from policy.model.frozen import dataclass, replace
+from policy.model.frozen import dataclass, field, replace
 from policy.model.host_words import names_loopback
 from policy.model.tier import Tier
 from policy.rules.rule import Role

@@ -1,12 +1,11 @@
 """The abstract state of a shell at one point of a script, and the frame in which a command runs."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
 from typing import TYPE_CHECKING, NamedTuple
 
 from policy.model import abstract_word
 from policy.model.abstract_word import ANYTHING, NOTHING, AbstractWord, SourceSpan, join
-from policy.model.frozen import dataclass, replace
+from policy.model.frozen import dataclass, field, replace
 
 if TYPE_CHECKING:
     from policy.bash.ast import Group, Subshell

@@ -272,7 +272,9 @@ def _split_words(text: str, variables: Mapping[str, str]) -> Iterator[tuple[str 
 
     NUL in a word represents text known only at run time.
     """
-    text = re.sub(_GIT_FOLDER, ".git", re.sub(_TOP, ".", text.replace(_UNKNOWN, "")))
+    text = text.replace(_UNKNOWN, "")
+    if "$" in text or "`" in text:
+        text = re.sub(_GIT_FOLDER, ".git", re.sub(_TOP, ".", text))
     inner: list[str] = []
     word, has_word, quoted, quote, at = "", False, False, "", 0
     while at < len(text):

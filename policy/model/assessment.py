@@ -2,12 +2,11 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import field
 from enum import StrEnum
 
 from policy.model.abstract_word import AbstractWord, SourceSpan
 from policy.model.action import Action
-from policy.model.frozen import dataclass
+from policy.model.frozen import dataclass, field
 from policy.model.tier import Tier
 
 

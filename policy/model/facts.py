@@ -1,12 +1,11 @@
 """The state of the machine when an action is judged. The runner gathers it; the policy engine only reads it."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field
 from datetime import date
 from enum import StrEnum
 
 from policy.model.assessment import Scope
-from policy.model.frozen import dataclass
+from policy.model.frozen import dataclass, field
 
 USUAL = "origin"  # git-fetch(1): the default remote
 # Programs for which `Facts.registries` returns the host of a service that the user's settings name.

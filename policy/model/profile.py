@@ -3,13 +3,12 @@
 Facts about commands are in `policy/commands`.
 """
 
-from dataclasses import field, fields
 from datetime import date
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from policy.model.assessment import RuleRef
-from policy.model.frozen import dataclass, replace
+from policy.model.frozen import dataclass, field, fields, replace
 from policy.model.tier import Ruling, Tier
 from policy.model.verdict import Limits
 

@@ -2,15 +2,13 @@
 path.
 """
 
-import re
 import unicodedata
 from collections.abc import Iterable
-from dataclasses import field
 from functools import lru_cache
 from itertools import accumulate
 from typing import Any
 
-from policy.model.frozen import dataclass, replace
+from policy.model.frozen import dataclass, field, replace
 from policy.model.glob import glob
 from policy.model.profile import Profile
 from policy.model.secret_names import originals
@@ -136,7 +134,7 @@ def folded(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Names:
+class NamePatterns:
     """Patterns of file names, indexed so that nearly every name costs four look-ups.
 
     Attributes:
@@ -144,36 +142,35 @@ class _Names:
         ends: the ends of the patterns like `*.pem`.
         starts: the beginnings of the patterns like `id_rsa*`.
         others: the other patterns.
-        pieces: finds the longest literal piece of one of `others`, without which none of them matches; None if there
-            is a pattern without a literal piece, or no pattern.
+        pieces: the longest literal piece of each of `others`, without which none of them matches.
     """
 
     exact: frozenset[str]
     ends: tuple[str, ...]
     starts: tuple[str, ...]
     others: tuple[str, ...]
-    pieces: re.Pattern[str] | None
+    pieces: tuple[str, ...]
 
     def hold(self, name: str) -> bool:
         if name in self.exact or name.endswith(self.ends) or name.startswith(self.starts):
             return True
-        if not self.others or (self.pieces is not None and not self.pieces.search(name)):
-            return False
-        return any(glob(name, pattern) for pattern in self.others)
+        return any(
+            piece in name and glob(name, pattern) for piece, pattern in zip(self.pieces, self.others, strict=True)
+        )
 
 
-def _names(patterns: tuple[str, ...]) -> _Names:
+def name_patterns(patterns: tuple[str, ...]) -> NamePatterns:
+    """Return the index of `patterns`, in which `*` and `?` match within a name."""
     wild = [pattern for pattern in patterns if _wild(pattern)]
     ends = [pattern for pattern in wild if pattern[0] == "*" and not _wild(pattern[1:])]
     starts = [pattern for pattern in wild if pattern[-1] == "*" and not _wild(pattern[:-1])]
     others = tuple(pattern for pattern in wild if pattern not in ends and pattern not in starts)
-    pieces = dict.fromkeys(max(re.split(r"[*?]", pattern), key=len) for pattern in others)
-    return _Names(
+    return NamePatterns(
         exact=frozenset(pattern for pattern in patterns if not _wild(pattern)),
         ends=tuple(pattern[1:] for pattern in ends),
         starts=tuple(pattern[:-1] for pattern in starts),
         others=others,
-        pieces=re.compile("|".join(map(re.escape, pieces))) if all(pieces) and pieces else None,
+        pieces=tuple(max(pattern.replace("?", "*").split("*"), key=len) for pattern in others),
     )
 
 
@@ -202,11 +199,11 @@ class _Index:
     home: list[str]
     home_patterns: dict[str, list[list[str]]]
     locked: dict[str, list[list[str]]]
-    locked_wild: _Names
+    locked_wild: NamePatterns
     above_locked: frozenset[str]
-    secret: _Names
-    pairs: dict[str, _Names]  # by the name of their folder
-    public: _Names
+    secret: NamePatterns
+    pairs: dict[str, NamePatterns]  # by the name of their folder
+    public: NamePatterns
 
 
 _latest: list[_Index] = []  # a cache of one index: hashing a profile takes longer than most look-ups
@@ -230,16 +227,18 @@ def _sort(profile: Profile, home: str, private: tuple[str, ...]) -> _Index:
         patterns=_by_first(path for path in profile.secret_paths if _wild(path)),
         home_patterns=_by_first(entry for entry in profile.secret_home if _wild(entry)),
         locked=locked,
-        locked_wild=_names(tuple(words[0] for words in locked.get("", ()))),
+        locked_wild=name_patterns(tuple(words[0] for words in locked.get("", ()))),
         above_locked=frozenset(
             "/".join(parts[:count])
             for parts in (entry.strip("/").split("/") for entry in profile.locked)
             for count in range(1, len(parts))
             if parts[0] not in _MIXED
         ),
-        secret=_names(tuple(folded(name) for name in profile.secret_names if "/" not in name)),
-        pairs={folder: _names(names) for folder, names in paired(tuple(map(folded, profile.secret_names))).items()},
-        public=_names(tuple(map(folded, profile.public_names))),
+        secret=name_patterns(tuple(folded(name) for name in profile.secret_names if "/" not in name)),
+        pairs={
+            folder: name_patterns(names) for folder, names in paired(tuple(map(folded, profile.secret_names))).items()
+        },
+        public=name_patterns(tuple(map(folded, profile.public_names))),
     )
 
 

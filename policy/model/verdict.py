@@ -2,13 +2,12 @@
 
 import hashlib
 import json
-from dataclasses import field, fields
 from enum import StrEnum
 from typing import ClassVar
 
 from policy.model.action import Action
 from policy.model.assessment import Assessment, Reason
-from policy.model.frozen import dataclass
+from policy.model.frozen import dataclass, field, fields
 from policy.model.tier import Mode, Ruling, Tier
 
 

@@ -1,12 +1,11 @@
 """The facts about one command: the roles of its words, its flags and its operands."""
 
 from collections.abc import Mapping
-from dataclasses import field
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
 from policy.model.assessment import Consequence, RuleRef
-from policy.model.frozen import dataclass, replace
+from policy.model.frozen import dataclass, field, replace
 from policy.model.tier import Tier
 
 # Names of the handlers that `grammar` in a rule file may have: `policy.handlers` maps each to a function.

@@ -2,10 +2,9 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any
 
-from policy.model.frozen import replace
+from policy.model.frozen import fields, replace
 from policy.model.glob import late
 from policy.model.profile import Profile
 from policy.model.verdict import Limits, ProblemError

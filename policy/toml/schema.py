@@ -4,13 +4,12 @@ nearest key.
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import field
 from datetime import date, datetime
 from enum import Enum
 from itertools import chain
 from math import isfinite
 
-from policy.model.frozen import dataclass, replace
+from policy.model.frozen import dataclass, field, replace
 from policy.model.glob import late
 from policy.model.verdict import Problem, ProblemError
 

@@ -11,11 +11,11 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
 from itertools import islice
 from typing import Any, TypeVar
 
 from policy.model.facts import Facts, Kind, PathFact, Remotes, ShellText
+from policy.model.frozen import fields, replace
 from policy.model.glob import late
 from policy.model.profile import Profile
 

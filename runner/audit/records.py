@@ -8,13 +8,12 @@ import hashlib
 import os
 import sys
 import time
-from dataclasses import fields
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from policy.model.action import Action
 from policy.model.assessment import Assessment, Effect, EffectKind, Reason, Scope
-from policy.model.frozen import dataclass
+from policy.model.frozen import dataclass, fields
 from policy.model.profile import MAIN, Source
 from policy.model.tier import Tier
 from policy.model.verdict import Allow, Deny, Problem, Terms

@@ -10,7 +10,6 @@ import errno
 import os
 import stat
 from collections.abc import Iterable, Mapping
-from dataclasses import fields, replace
 from hashlib import sha256
 from json import loads
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any, Literal
 
 import policy
 import profiles
+from policy.model.frozen import fields, replace
 from policy.model.profile import Profile
 from policy.model.tier import Mode
 from policy.model.verdict import Limits, Problem

@@ -6,9 +6,7 @@ there decides what the user's next `git commit` runs. The files are read once, w
 
 import os
 import re
-import shlex
 from collections.abc import Callable, Iterator, Mapping
-from glob import glob
 from itertools import islice
 
 from policy.languages.settings_paths import (
@@ -187,6 +185,8 @@ def _ssh(left: list[str], home: str) -> Iterator[tuple[SettingKind, str]]:
                 for each in setting[2].split():
                     place = full_path(each.strip('"'), f"{home}/.ssh", home)
                     yield SettingKind.FILE, place
+                    from glob import glob  # few users include files
+
                     left += [hit for hit in sorted(glob(place)) if hit not in left]
 
 
@@ -272,7 +272,9 @@ def _commands(item: dict[str, object]) -> Iterator[tuple[SettingKind, str]]:
         text = [str(word) for word in words]
         if name in _RUN_KEYS or ("." in key and name.endswith(("command", "path", "executable")) and len(text) == 1):
             more = [str(word) for word in args] if isinstance(args, list) and name == "command" else []
-            line = text[0] if isinstance(value, str) and not more else shlex.join([*text, *more])
+            from shlex import join  # most users have no such file
+
+            line = text[0] if isinstance(value, str) and not more else join([*text, *more])
             found = [
                 *setting_paths(SettingKind.SCRIPT, line, {}),
                 *(setting_paths(SettingKind.FILE, line, {}) if name == "source" else ()),
@@ -335,10 +337,15 @@ def _git_in_environment(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]
     for name, key in environ.items():
         if name.startswith("GIT_CONFIG_KEY_"):
             yield key.lower(), environ.get(f"GIT_CONFIG_VALUE_{name[15:]}", "")
+    parameters = environ.get("GIT_CONFIG_PARAMETERS", "")
+    if not parameters:
+        return
+    from shlex import split  # the variable is rare
+
     try:
-        parts = shlex.split(environ.get("GIT_CONFIG_PARAMETERS", ""))
+        parts = split(parameters)
     except ValueError:
-        parts = []
+        return
     for part in parts:
         key, _, value = part.partition("=")
         yield key.lower(), value

@@ -2,10 +2,9 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import field
 from enum import StrEnum
 
-from policy.model.frozen import dataclass
+from policy.model.frozen import dataclass, field
 from policy.model.profile import Layer, Profile
 from policy.model.tier import Mode
 from policy.model.verdict import Problem, ProblemError

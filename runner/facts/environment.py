@@ -132,10 +132,12 @@ def child_environment(facts: Facts, environ: Mapping[str, str], profile: Profile
     Of `environ`, the result includes only variables that the profile names, and those that name readable folders of
     toolchains or readable certificates.
     """
+    wild = [pattern for pattern in profile.environment if any(char in pattern for char in "*?[")]
     variables = {
         name: value
         for name, value in environ.items()
-        if any(fnmatchcase(name, pattern) for pattern in profile.environment) and _sendable(name, value)
+        if (name in profile.environment or any(fnmatchcase(name, pattern) for pattern in wild))
+        and _sendable(name, value)
     }
     variables |= _locale(variables)
     variables |= _folders(facts, environ)

@@ -4,7 +4,6 @@ import os
 import stat
 from collections.abc import Callable, Mapping
 from datetime import date
-from fnmatch import translate
 from functools import cache, partial
 from itertools import islice
 from pathlib import Path
@@ -12,7 +11,7 @@ from pathlib import Path
 from policy.model.assessment import Scope
 from policy.model.facts import SERVICE_CLIENTS, Facts, GitSource, Kind, PathFact, Remotes, ShellText
 from policy.model.profile import Profile
-from policy.model.secret_paths import Secrets, inside
+from policy.model.secret_paths import Secrets, inside, name_patterns
 from policy.terms import Floor, workspace_floor
 from runner.facts import toolchains
 from runner.facts.environment import EnvVariables, caching, certificate_files, reading, trusting
@@ -220,12 +219,10 @@ def _carved(root: str, secrets: Secrets, depth: int = 6) -> list[str]:
 
 def _etc(profile: Profile, secrets: Secrets, folders: frozenset[str]) -> list[str]:
     """Return the existing entries of /etc, and the targets of their links that nothing else covers."""
-    import re
-
     plain = [entry for entry in profile.etc if not any(char in entry for char in "*?")]
-    globs = "|".join(translate(entry) for entry in profile.etc if any(char in entry for char in "*?"))
+    wild = name_patterns(tuple(entry for entry in profile.etc if any(char in entry for char in "*?")))
     try:
-        matched = [name for name in sorted(os.listdir("/etc")) if globs and re.match(globs, name)]
+        matched = [name for name in sorted(os.listdir("/etc")) if wild.hold(name)]
     except OSError:
         matched = []
     entries: list[str] = []

@@ -10,18 +10,53 @@ for a long time is disconnected.
 import asyncio
 import contextlib
 import fcntl
+import logging
 import os
 import queue
 import select
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from importlib.util import find_spec
+from typing import Any
 
 from policy.model.verdict import Problem
 from runner.problems import Exit, Stopped
+from runner.stderr import say_notice
+from runner.text.sanitize import one_line
 
 LONGEST_MESSAGE = 16 << 20  # bytes: a file of 5,000,000 characters as JSON, of which few are escaped
 _PIECE = 1 << 16  # bytes of one read or write
 _PATIENCE = 60.0  # seconds in which the client must read something if a line waits
+_LONGEST_LOG = 500  # characters of one message of a protocol's library
+
+
+def run_protocol(program: str, library: str, extra: str, serve: Callable[[], Coroutine[Any, Any, int]]) -> int:
+    """Run `serve` until the client leaves or a signal arrives, and return the exit code.
+
+    Raise Stopped if the `library` of the protocol, which the optional dependencies `extra` contain, is not installed.
+    `program` is the command that serves.
+    """
+    if find_spec(library) is None:
+        what, why = f"`{program}` cannot start", "the library of the protocol is not installed"
+        raise Stopped(Problem(what, why, f"install `ringfence[{extra}]`"), Exit.FAILED)
+    try:
+        return asyncio.run(serve())
+    except asyncio.CancelledError:  # by a signal
+        return Exit.INTERRUPTED
+
+
+class LibraryLog(logging.Handler):
+    """The errors of a protocol's library as notices, one line each. They can contain parts of messages of the client.
+    Nothing is shown if nobody reads standard error.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Show the notice."""
+        if stderr_has_room():
+            say_notice(one_line(f"the protocol library reports: {record.getMessage()}", _LONGEST_LOG))
 
 
 def _unread(program: str) -> Problem:

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +9,7 @@ from policy.evaluation import EvaluationContext
 from policy.model.action import Action, RunArgv, RunScript, file_action
 from policy.model.assessment import Assessment
 from policy.model.facts import Facts
-from policy.model.frozen import dataclass
+from policy.model.frozen import dataclass, replace
 from policy.model.profile import Profile, Source
 from policy.model.tier import Mode, Ruling
 from policy.model.verdict import Allow, Ask, Limits, Verdict

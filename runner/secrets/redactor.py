@@ -7,11 +7,11 @@ no command is ever given a secret, so redaction is the second defence and not th
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import fields, is_dataclass, replace
 from enum import Enum
 from functools import cache
 from typing import TypeVar, cast
 
+from policy.model.frozen import fields, is_dataclass, replace
 from runner.secrets.secret import MASK, SHORTEST, Secret, masked_secrets, registered_count
 
 T = TypeVar("T")
@@ -39,7 +39,7 @@ class Redactor:
         """Return `text` without secrets, including one that its end cuts off. `before` is as in `split`."""
         if len(text) < _BEGINNING or not self._works:
             return text
-        if not before and not self._forms and not _begins().search(text):
+        if not before and not self._forms and not any(begin in text for begin in SHAPES):
             return text  # nothing in it can be a key: most texts of a record
         return self._whole(text, before)
 
@@ -278,12 +278,6 @@ _MOST = {"eyJ": 4096, "-----BEGIN ": 16384}  # characters held back for an incom
 @cache  # compiled when its beginning is found: most texts have none
 def _whole(begin: str) -> re.Pattern[str]:
     return re.compile(rf"(?<![A-Za-z0-9]){re.escape(begin)}{SHAPES[begin]}")
-
-
-@cache
-def _begins() -> re.Pattern[str]:
-    """Return the pattern of the beginning of a key of any known shape."""
-    return re.compile("|".join(map(re.escape, SHAPES)))
 
 
 @cache

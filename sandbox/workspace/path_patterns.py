@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 
 from sandbox.inside.regular_file import real_path
-from sandbox.workspace.secret_files import expression
+from sandbox.workspace.secret_files import matcher
 
 # statx(2), linux/stat.h; the offsets below are those of struct statx
 _AT_FDCWD, _AT_SYMLINK_NOFOLLOW, _BTIME = -100, 0x100, 0x800
@@ -115,7 +115,7 @@ def _first_names(patterns: tuple[str, ...]) -> tuple[frozenset[str], Callable[[s
     """Return the first names of patterns without wildcards, and a function that matches a name with all others."""
     firsts = {pattern.partition("/")[0].casefold() for pattern in patterns}
     wild = tuple(sorted(name for name in firsts if any(c in name for c in "*?[")))
-    return frozenset(firsts - {*wild}), expression(wild) if wild else lambda name: False
+    return frozenset(firsts - {*wild}), matcher(wild)
 
 
 class PatternIndex:

@@ -4,10 +4,9 @@ import contextlib
 import os
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from typing import Any
 
-from policy.model.frozen import dataclass
+from policy.model.frozen import dataclass, replace
 from sandbox.inside.regular_file import real_path
 from sandbox.workspace.folder_cache import (
     CLOSED,

@@ -23,8 +23,8 @@ def secret_names(names: tuple[str, ...], shown: tuple[str, ...]) -> Callable[[st
     A pattern `FOLDER/NAME` counts in folders of that name. Results are cached, because most names of a large tree occur
     many times.
     """
-    secret, public = _matcher(tuple(name for name in names if "/" not in name)), _matcher(shown)
-    below = {folder: _matcher(patterns) for folder, patterns in paired(tuple(map(str.lower, names))).items()}
+    secret, public = matcher(tuple(name for name in names if "/" not in name)), matcher(shown)
+    below = {folder: matcher(patterns) for folder, patterns in paired(tuple(map(str.lower, names))).items()}
 
     def fits(name: str, hidden: Callable[[str], bool]) -> bool:
         every = (name, *originals(name))
@@ -42,7 +42,7 @@ def secret_names(names: tuple[str, ...], shown: tuple[str, ...]) -> Callable[[st
     return matches
 
 
-def _matcher(patterns: tuple[str, ...]) -> Callable[[str], bool]:
+def matcher(patterns: tuple[str, ...]) -> Callable[[str], bool]:
     """Return one predicate for all name patterns, ignoring case.
 
     The policy ignores case too: `grep -r` must not show what `cat .ENV` may not. A regular expression of a hundred

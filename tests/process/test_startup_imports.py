@@ -134,6 +134,22 @@ def test_a_successful_command_loads_no_module_that_explains_failures(tmp_path: P
     }
 
 
+def test_classes_of_ours_need_no_dataclasses() -> None:
+    script = (
+        "import sys\n"
+        "from policy.model.frozen import dataclass, field, fields, is_dataclass, replace\n"
+        "@dataclass(frozen=True, slots=True)\n"
+        "class Point:\n"
+        "    x: int\n"
+        "    y: int = field(default=2, compare=False)\n"
+        "assert replace(Point(1), y=3) == Point(1)\n"
+        "assert hash(Point(1)) == hash(Point(1, 5)) and is_dataclass(Point(1)) and len(fields(Point)) == 2\n"
+        "import runner.frontends.exec.command, runner.frontends.exec.why, runner.frontends.exec.argv\n"
+        "assert not {'dataclasses', 'inspect'} & set(sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True, timeout=60)
+
+
 LOADED = """
 import json, sys
 from runner.cli.main import main

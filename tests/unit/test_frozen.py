@@ -5,7 +5,7 @@ import dataclasses
 import pickle
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError, asdict, field, fields, is_dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -214,3 +214,70 @@ def test_fields_that_are_no_parameters_are_set_for_the_first_values() -> None:
     first, second = Made(1), Made(2)
     assert (first.x, first.seen) == (1, [])
     assert first.seen is not second.seen
+
+
+@frozen.dataclass(slots=True)
+class Open:
+    x: int
+    seen: list[int] = frozen.field(default_factory=list, compare=False)
+    kind: ClassVar[str] = "open"
+
+
+@dataclasses.dataclass(slots=True)
+class UsualOpen:
+    x: int
+    seen: list[int] = field(default_factory=list, compare=False)
+    kind: ClassVar[str] = "open"
+
+
+OPEN: tuple[tuple[Callable[[Any], object], str], ...] = (
+    (lambda made: repr(made(1)).replace("Usual", ""), "repr"),
+    (lambda made: made(1) == made(1, [2]), "equal"),
+    (lambda made: made(1) == made(2), "other"),
+    (lambda made: made.__hash__, "no hash"),
+    (lambda made: made.__slots__, "slots"),
+    (lambda made: made.__match_args__, "match"),
+    (lambda made: made.kind, "a variable of the class"),
+    (lambda made: [each.name for each in fields(made)], "fields"),
+    (lambda made: [(each.name, each.type, each.compare) for each in fields(made(1))], "the types of the fields"),
+    (lambda made: asdict(made(1, [3])), "asdict"),
+    (lambda made: asdict(frozen.replace(made(1), seen=[4])), "own replace"),
+    (lambda made: asdict(replace(made(1), seen=[4])), "replace"),
+    (lambda made: asdict(copy.deepcopy(made(1, [5]))), "deep copy"),
+    (lambda made: asdict(pickle.loads(pickle.dumps(made(1, [5])))), "pickle"),
+)
+
+
+@pytest.mark.parametrize(("look", "why"), OPEN, ids=[row[1] for row in OPEN])
+def test_a_class_whose_instances_change(look: Callable[[type], object], why: str) -> None:
+    assert look(Open) == look(UsualOpen), why
+
+
+def test_an_instance_changes_before_and_after_its_class_is_compiled() -> None:
+    for number in range(frozen._UNCOMPILED + 2):
+        value = Open(number)
+        value.x, value.seen = value.x + 1, [7]
+        assert (value.x, value.seen, Open(0).seen) == (number + 1, [7], [])
+
+
+def test_a_dataclass_of_the_standard_library_below_one_of_ours() -> None:
+    @dataclasses.dataclass
+    class Under(Open):
+        more: int = 2
+
+    assert [each.name for each in frozen.fields(Under)] == ["x", "seen", "more"] == [e.name for e in fields(Under)]
+    assert asdict(frozen.replace(Under(1), more=3)) == {"x": 1, "seen": [], "more": 3}
+
+    @frozen.dataclass(slots=True)
+    class Lowest(Under):
+        last: int = 4
+
+    assert asdict(Lowest(1)) == {"x": 1, "seen": [], "more": 2, "last": 4}
+
+
+def test_a_mutable_default_is_refused() -> None:
+    with pytest.raises(ValueError, match="seen"):
+
+        @frozen.dataclass(slots=True)
+        class Shared:
+            seen: list[int] = []  # noqa: RUF012  # what is refused

@@ -5,11 +5,11 @@ import os
 import stat
 import sys
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from policy.decide import starts_without_network
 from policy.model.action import Action
+from policy.model.frozen import replace
 from policy.model.profile import Source
 from policy.model.tier import Ruling, Tier
 from policy.model.verdict import Allow, Deny

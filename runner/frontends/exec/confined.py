@@ -6,11 +6,10 @@ import os
 import signal
 import time
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from policy.model.frozen import dataclass
+from policy.model.frozen import dataclass, replace
 from policy.model.verdict import Allow, Permit, Problem, Terms
 from runner.audit.records import Ran
 from runner.frontends.exec.report import ExecCase, Report

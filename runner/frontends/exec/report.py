@@ -6,12 +6,11 @@ import json
 import os
 import select
 import sys
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from policy.evaluation import fingerprint
 from policy.model.assessment import Assessment
-from policy.model.frozen import dataclass
+from policy.model.frozen import dataclass, fields
 from policy.model.profile import Source
 from policy.model.verdict import Allow, Deny, Limits, Problem
 from runner.audit.fact_recorder import FactRecorder
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from runner.audit.flow_fields import RecordedFlow
     from runner.frontends.guard.tokens import GuardToken
     from runner.secrets.redactor import RedactingStream
+    from sandbox.backend import Connection
 
 # The layer that blocked an action, for violations that are certain.
 _REASON_INDENT = 4  # columns before the further lines of a reason
@@ -192,7 +192,7 @@ class EventReport:
     def denied(self, assessment: Assessment, verdict: Deny, session: str) -> int:
         self._print({"type": "session_started", "session": session, "enforcement": None})  # no sandbox was started
         self._judged(assessment, verdict)
-        self._print({"type": "denied", "call": "exec", "problem": asdict(verdict.problem)})
+        self._print({"type": "denied", "call": "exec", "problem": _values(verdict.problem)})
         return self._end(Exit.DENIED)
 
     def started(self, assessment: Assessment, verdict: Allow, session: str, enforcement: Enforcement) -> None:
@@ -214,8 +214,8 @@ class EventReport:
             self._output(stream, masked.feed(decoder.decode(b"", final=True)) + masked.end())
         problem, code = ending(outcome, limits)
         problem = problem or next(iter(held), None)
-        fields = ("what", "path", "fix", "inferred", "layer")
-        violations = [{name: getattr(item, name) for name in fields} for item in outcome.violations]
+        shown = ("what", "path", "fix", "inferred", "layer")
+        violations = [{name: getattr(item, name) for name in shown} for item in outcome.violations]
         self._print(
             {
                 "type": "finished",
@@ -224,8 +224,8 @@ class EventReport:
                 "seconds": round(outcome.seconds, 6),
                 "ended_by": outcome.ended_by,
                 "violations": violations,
-                "connections": [asdict(made) for made in outcome.connections[:MOST_TOLD]],
-                "problem": asdict(problem) if problem else None,
+                "connections": [_values(made) for made in outcome.connections[:MOST_TOLD]],
+                "problem": _values(problem) if problem else None,
             }
         )
         return self._end(Exit.DENIED if held and not code else code)
@@ -264,6 +264,10 @@ def _masking(*, shapes: bool) -> "dict[int, RedactingStream]":
 
     redactor = Redactor(live=True, shapes=shapes)
     return {1: redactor.stream(), 2: redactor.stream()}
+
+
+def _values(made: "Connection | Problem") -> dict[str, object]:
+    return {each.name: getattr(made, each.name) for each in fields(made)}
 
 
 def _write(descriptor: int, data: bytes) -> None:

@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable
 
+from runner.ending import finished
 from runner.frontends.resident.loading import Main, Stamps, stamps
 from runner.frontends.resident.memory import Pages, take_copies
 from runner.resident import client as protocol
@@ -212,10 +213,7 @@ def _leave_streams() -> None:
 
 
 def _run(words: list[str], spare: SpareHelper, main: Main) -> int:
-    """Run the command line in this process, up to the point at which its interpreter would end."""
-    import atexit
-    import threading
-
+    """Run the command line in this process, up to the point at which its interpreter would free its memory."""
     sys.argv[:] = words
     try:
         code = main(spare)
@@ -223,11 +221,4 @@ def _run(words: list[str], spare: SpareHelper, main: Main) -> int:
         code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
         if code and not isinstance(end.code, int):
             print(end.code, file=sys.stderr)
-    threading._shutdown()  # type: ignore[attr-defined]  # what the interpreter calls at its end
-    atexit._run_exitfuncs()
-    try:
-        sys.stdout.flush()
-    except OSError:
-        code = 120  # as the interpreter
-    sys.stderr.flush()
-    return code
+    return finished(code)

@@ -9,7 +9,6 @@ import logging
 import os
 from collections.abc import AsyncGenerator
 from dataclasses import replace
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Protocol
 
 from policy.model.frozen import dataclass
@@ -19,18 +18,15 @@ from runner.approval.approver import Unattended
 from runner.approval.open_questions import OpenQuestions
 from runner.events import ErrorRaised, Event, Notice, RunEnded
 from runner.frontends.serve.questions import AskSettings
-from runner.frontends.wire_lines import stderr_has_room
+from runner.frontends.wire_lines import LibraryLog, run_protocol, stderr_has_room
 from runner.messages import ProviderError, Request, StreamEvent, Usage
-from runner.problems import Exit, Stopped
+from runner.problems import Exit
 from runner.providers import OpenModel
 from runner.stderr import print_problem, say, say_notice
-from runner.text.sanitize import one_line, visible
+from runner.text.sanitize import visible
 
 if TYPE_CHECKING:
     from runner.frontends.serve.server import ToolServer
-
-
-_LONGEST_LOG = 500  # characters of one message of the protocol library
 
 
 class ClientModel:
@@ -76,13 +72,7 @@ def start_server(args: ServeArgs) -> int:
 
     Raise Stopped if the settings or the library cannot be used.
     """
-    if find_spec("mcp") is None:
-        what, why = "`agent mcp serve` cannot start", "the library of the protocol is not installed"
-        raise Stopped(Problem(what, why, "install `ringfence[mcp]`"), Exit.FAILED)
-    try:
-        return asyncio.run(_serve(args))
-    except asyncio.CancelledError:  # by a signal
-        return Exit.INTERRUPTED
+    return run_protocol("agent mcp serve", "mcp", "mcp", lambda: _serve(args))
 
 
 async def _serve(args: ServeArgs) -> int:
@@ -93,7 +83,7 @@ async def _serve(args: ServeArgs) -> int:
     end_by_signals()
     library = logging.getLogger("mcp")
     library.propagate = False
-    library.handlers = [_LibraryLog(logging.ERROR)]
+    library.handlers = [LibraryLog()]
     options, settings = prepare_options(args.run, args.run.unattended, asks=False)
     # The tools of other servers, agents, skills and language servers are the business of the client.
     context = replace(options.context, skills=())
@@ -164,13 +154,6 @@ class StdioTransport:
                 protocol = server.protocol
                 await protocol.run(received, sent, protocol.create_initialization_options())
         return "the client closed the connection"
-
-
-class _LibraryLog(logging.Handler):
-    """The errors of the protocol library as notices. Their texts can contain parts of messages of a client."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        _tell(Notice(one_line(f"the protocol library reports: {record.getMessage()}", _LONGEST_LOG)))
 
 
 def _tell(event: Event) -> None:
