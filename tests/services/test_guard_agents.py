@@ -192,7 +192,8 @@ def test_a_replaced_shell_is_the_only_one_and_judges_what_it_gets(guarded: Guard
     assert "the-private-key" not in replaced
     assert "state" not in replaced, "the other hook replaced the command"
     assert not (guarded.work / "made.txt").exists()
-    assert [row["verdict"] for row in guarded.audit()].count("deny") == 2
+    # The decision about the program of the hook is recorded as well.
+    assert [row["verdict"] for row in guarded.audit() if row["tool"] == "bash"].count("deny") == 2
 
 
 def _add_hook(place: Guarded, agent: str, command: str) -> None:
