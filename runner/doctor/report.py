@@ -8,15 +8,16 @@ import platform
 import shutil
 import socket
 import sys
+from collections.abc import Mapping
 from enum import StrEnum
 
 from policy.model.frozen import dataclass
-from policy.model.verdict import Problem
+from policy.model.verdict import Problem, Rights, Terms
 from runner import VERSION
 from runner.doctor.remedies import apparmor_remedy, landlock_remedy, package_command, release_fields
 from runner.problems import Exit
 from runner.text.sanitize import visible
-from sandbox.backend import DIRECT, ContainerOptions, Enforcement, Level, NetworkOptions, SandboxUnavailable
+from sandbox.backend import DIRECT, Backend, ContainerOptions, Enforcement, Level, NetworkOptions, SandboxUnavailable
 from sandbox.inside.syscalls import is_admin
 from sandbox.linux.cgroup_places import usable
 from sandbox.linux.interpreter_paths import bubblewrap
@@ -277,16 +278,35 @@ def _libseccomp() -> CheckResult:
 async def _backends(spaces: CheckResult) -> list[CheckResult]:
     from sandbox.backends import here, open_backend
 
-    found = []
+    found: list[CheckResult] = []
+    view: CheckResult | None = None
     for name in here():
         try:
             backend, enforcement = await open_backend(name, Level.PARTIAL)
         except SandboxUnavailable as error:
             found.append(_unavailable_result(name, error, spaces))
             continue
+        view = view or await view_result(name, backend, os.getcwd(), os.environ)  # of the best backend
         await backend.close()
         found.append(_backend_result(name, enforcement, sandbox=True))
-    return found
+    return [*found, view] if view is not None else found
+
+
+async def view_result(name: str, backend: Backend, workspace: str, environ: Mapping[str, str]) -> CheckResult:
+    """Return the result whether the changes of a writing command in `workspace` can be kept apart until it has ended.
+
+    `name` is that of the backend. Without it commands change the workspace itself, so this is no defect of the machine.
+    """
+    from runner.state import paths
+
+    try:
+        folder = str(paths.state_dir(environ))
+        why = await backend.layered(Terms(Rights.WORKSPACE_WRITE, os.path.realpath(workspace), "/nonexistent"), folder)
+    except paths.PlaceError as error:
+        why = f"{error.problem.what}: {error.problem.why}"
+    if why:
+        return CheckResult("view", CheckState.ABSENT, f"commands change the files in {workspace} directly: {why}")
+    return ok("view", f"an overlay (overlayfs, {name}) can keep the changes of a command in {workspace} apart")
 
 
 def _backend_result(name: str, enforcement: Enforcement, *, sandbox: bool) -> CheckResult:

@@ -21,9 +21,11 @@ async def why_not(workspace: str, folder: str) -> str:
     if inner := _mounted_below(workspace):
         return f"`{inner}` in the workspace is a mount of its own, which an overlay does not show"
     try:
-        lower, upper = os.stat(workspace), os.stat(folder)
+        lower, upper, foreign = os.stat(workspace), os.stat(folder), _of_others(workspace)
     except OSError as error:
         return f"`{error.filename}` cannot be read ({(error.strerror or '').lower()})"
+    if foreign:
+        return f"`{foreign}` belongs to another user or group, and no overlay of an ordinary user can change it"
     key = (os.geteuid(), lower.st_dev, upper.st_dev, lower.st_ino)
     if key not in _known:
         _known[key] = await asyncio.to_thread(_tried, workspace, folder)
@@ -52,6 +54,22 @@ def _tried(workspace: str, folder: str) -> str:
         safe_rmtree.remove(place)
     said = done.stdout.decode("utf-8", "replace")
     return said or ("the trial mount ended without a result" if done.returncode else "")
+
+
+def _of_others(workspace: str) -> str:
+    """Return the workspace or an entry in it that belongs to another user or group; empty for none, and for root.
+
+    The user namespace of an ordinary user has only one user and one group, so the kernel can copy no other owner to the
+    upper folder (EOVERFLOW). Folders further below are not examined, because that takes too long.
+    """
+    if os.geteuid() == 0:
+        return ""
+    own = (os.geteuid(), os.getegid())
+    with os.scandir(workspace) as entries:
+        states = ((entry.path, entry.stat(follow_symlinks=False)) for entry in entries)
+        foreign = (path for path, state in states if (state.st_uid, state.st_gid) != own)
+        top = os.stat(workspace)
+        return workspace if (top.st_uid, top.st_gid) != own else next(foreign, "")
 
 
 def _mounted_below(workspace: str) -> str:

@@ -1,5 +1,6 @@
 """Tests of commands on a layer: what they see, what they leave, and that nothing in the workspace ever changes."""
 
+import asyncio
 import os
 import stat
 import subprocess
@@ -9,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from runner.doctor.report import CheckState, view_result
+from sandbox.linux.backend import Linux
 from tests.support.sandbox_bench import SECRET, USERS, Bench, make
 
 PY = "/usr/bin/python3 -c"
@@ -333,3 +336,30 @@ def test_a_layer_on_an_overlay_is_refused_by_the_kernel(bench: Bench, project: P
 
 def test_a_place_without_room_for_the_trial(bench: Bench, project: Path) -> None:
     assert "cannot be read" in why_not(bench, project, bench.base / "missing")
+
+
+def test_doctor_names_the_mechanism_and_the_reason(tmp_path: Path) -> None:
+    environ = {"HOME": str(tmp_path), "RINGFENCE_STATE_DIR": str(tmp_path / "state")}
+    workspace = str(tmp_path)
+    rows = {name: asyncio.run(view_result(name, Linux(name), workspace, environ)) for name in ("T1", "T3")}
+    kept = f"an overlay (overlayfs, T1) can keep the changes of a command in {workspace} apart"
+    assert (rows["T1"].name, rows["T1"].state, rows["T1"].detail) == ("view", CheckState.OK, kept)
+    direct = f"commands change the files in {workspace} directly: the T3 sandbox has no private root"
+    assert (rows["T3"].state, rows["T3"].detail) == (CheckState.ABSENT, direct)
+    unusable = asyncio.run(view_result("T1", Linux("T1"), workspace, {"RINGFENCE_STATE_DIR": "relative"}))
+    assert unusable.state is CheckState.ABSENT
+
+
+def test_files_of_others_have_no_view_for_an_ordinary_user(bench: Bench, project: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root makes files of other users")
+    os.chown(project / "file.txt", 1234, 1234)
+    reason = why_not(bench, project, bench.base / "cache")
+    held = f"`{project}/file.txt` belongs to another user or group, and no overlay of an ordinary user can change it"
+    assert reason == ("" if bench.user == "root" else held)
+    answer = run(bench, project, "echo x >> file.txt; mv file.txt moved; stat -c %u file.txt moved")
+    if bench.user == "root":
+        assert paths(answer) == {"file.txt", "moved"}, "root keeps the owner"
+    else:
+        assert paths(answer) == set()
+        assert "Value too large" in answer["err"]
