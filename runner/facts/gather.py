@@ -36,8 +36,7 @@ def gather(cwd: str, environ: Mapping[str, str], profile: Profile) -> Facts:
     workspace = workspace_of(_real(cwd), home)
     private = _private(environ, home, profile)
     secrets = Secrets(profile, home, private)
-    base = [root for folder in profile.system for root in _carved(folder, secrets)]
-    base += _etc(profile, secrets, frozenset(base))
+    base = system_paths(profile, secrets)
     # The caller's PATH as real folders, without those that a project or another user can write to.
     searched = dict.fromkeys(_real(entry) for entry in environ.get("PATH", "").split(":") if entry.startswith("/"))
     wanted = [entry for entry in searched if not inside(entry, workspace) and paths.only_owners_write(entry)]
@@ -198,6 +197,12 @@ def _which(name: str, path: tuple[str, ...]) -> str | None:
         except ValueError:
             return None  # a name that cannot be encoded is no program
     return None
+
+
+def system_paths(profile: Profile, secrets: Secrets) -> list[str]:
+    """Return the folders and files of the system that every command may read, without those of toolchains."""
+    base = [root for folder in profile.system for root in _carved(folder, secrets)]
+    return base + _etc(profile, secrets, frozenset(base))
 
 
 def _carved(root: str, secrets: Secrets, depth: int = 6) -> list[str]:

@@ -116,8 +116,9 @@ def _state(pid: int) -> PeerState:
     )
 
 
-def take_over(state: PeerState, helper: int) -> bool:
-    """Give this process, and its helper, the state of the client. Raise OSError or ValueError if that is not possible.
+def take_over(state: PeerState, helper: list[int]) -> bool:
+    """Give this process, and those of its helper, the state of the client. Raise OSError or ValueError if that is not
+    possible.
 
     Return False if the helper cannot be given the whole state, so that another one must be started.
     """
@@ -125,7 +126,7 @@ def take_over(state: PeerState, helper: int) -> bool:
     import signal
 
     os.umask(state.umask)
-    for pid in (os.getpid(), helper):
+    for pid in (os.getpid(), *helper):
         for number, limits in state.limits:
             if resource.prlimit(pid, number) != limits:
                 resource.prlimit(pid, number, limits)

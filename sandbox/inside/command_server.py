@@ -345,22 +345,43 @@ def shown_network(plan: Plan) -> list[int]:
     return join_network.show() if plan.loopback and not plan.joined else []
 
 
+def prepared(control: socket.socket, values: dict[str, object]) -> tuple[Plan, confine.Base | None]:
+    """Build the part of the root that `values` name, and wait for the plan. Return both. The root is None if it does
+    not belong to the plan, or could not be built.
+
+    THREAT T297: the runner compares the root with the mounts of the plan; what the plan does not grant is never used.
+    """
+    confine.follow_parent()
+    base = confine.prepare_base(values["prepare"])  # type: ignore[arg-type]  # the wire is untyped
+    received, _ = receive(control)
+    if received is None:
+        os._exit(0)  # the runner needs no helper
+    plan = Plan(**received)
+    if base is not None and not plan.prepared:
+        base.drop()
+        base = None
+    return plan, base
+
+
 def confined(
-    control: socket.socket, plan: Plan, mapper: socket.socket | None = None, shown: list[int] | None = None
+    control: socket.socket, plan: Plan, mapper: socket.socket | None = None, base: confine.Base | None = None
 ) -> None:
     """Run the rest of the confinement and then the loop, in the process that serves requests. Never returns.
 
-    `shown` are the descriptors of `join_network.show`. `mapper` is, for root, the socket to the other half of the
-    helper, which can write the maps of a user namespace.
+    `mapper` is, for root, the socket to the other half of the helper, which can write the maps of a user namespace.
+    `base` is a part of the root that exists already.
     """
     global SCOPED
+    if plan.warm:
+        warm()
+    shown = shown_network(plan) if plan.tier == "T1" else []
     shares = confine.watch_shares() if mapper is not None else ()
     confine.follow_parent()
     os.setsid()
     if plan.tier == "T1":
         if plan.loopback and not plan.joined:
             confine.loopback_up()
-        settings = confine.build_root(plan)
+        settings = confine.build_root(plan, base)
         syscalls.set_hostname("sandbox")
     elif plan.tier == "T2":
         mount_check.check(plan.expected, plan.real)
@@ -386,7 +407,7 @@ def confined(
         SCOPED = signals_are_scoped(plan.outside)
     said = server.prove()
     # THREAT T52: a process with the listener could answer commands instead of the proxy. No command inherits it.
-    handles = [*([listener.detach()] if listener is not None else ()), *(shown or ())]
+    handles = [*([listener.detach()] if listener is not None else ()), *shown]
     if plan.layer:
         handles.append(os.pidfd_open(os.getpid()))  # last: by it the runner sees that all processes have ended
     socket.send_fds(control, [said.encode("ascii", "replace") + b"\n"], handles)
@@ -417,10 +438,9 @@ def main() -> None:
     values, network = receive(control)
     if values is None:
         return
-    plan = Plan(**values)
+    early = "prepare" in values  # T1: a part of the root is built before the plan comes
+    plan = Plan(tier="T1") if early else Plan(**values)
     try:
-        if plan.warm:
-            warm()
         if plan.tier == "T3":
             syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1, "adopt orphans")
         else:
@@ -429,28 +449,26 @@ def main() -> None:
         if plan.tier == "T2":
             confined(control, plan)  # this is process 1 of bubblewrap's namespaces
         mappers = socket.socketpair() if plan.tier == "T1" and confine.may_map_all() else None
-        proc = os.open("/proc", os.O_PATH | os.O_CLOEXEC)  # the other half mounts another /proc over it
-        shown: list[int] = []
         if plan.tier == "T1":
             confine.enter_namespaces(network)
-            shown = shown_network(plan)
-        child = os.fork()
+        child, builds, early = os.fork(), early, False
         if child == 0:
-            os.close(proc)
             if mappers:
                 mappers[0].close()
-            confined(control, plan, mappers[1] if mappers else None, shown)
-        for handle in shown:
-            os.close(handle)
+            base = None
+            if builds:
+                plan, base = prepared(control, values)
+            confined(control, plan, mappers[1] if mappers else None, base)
         if mappers:
             mappers[1].close()
-            confine.map_ids(mappers[0], proc, child)
-        os.close(proc)
+            confine.map_ids(mappers[0], child)
     except Exception as error:  # the seam of the helper process: report every error to the runner, then end
         reason = f"0 confine a process: {type(error).__name__}: {error}"
         if isinstance(error, OSError):
             step = getattr(error, "step", f"open {error.filename}" if error.filename else "confine a process")
             reason = f"{error.errno} {step}"
+        if early:
+            receive(control)  # the runner hears of it when it needs the helper, and then tries another tier
         control.sendall(f"failed {reason}\n".encode("ascii", "replace"))
         os._exit(1)
     if plan.tier == "T3":

@@ -1,9 +1,11 @@
 """The steps that confine a process, in the only order that works. Runs inside the helper, standard library only.
 
 Order (user_namespaces(7), pid_namespaces(7), pivot_root(2), landlock(7)): user namespace and its maps, the other
-namespaces, fork to become PID 1, private mounts, private root, /proc, limits, no_new_privs, Landlock, capabilities,
-not dumpable, seccomp. For root, the user namespace follows after the private root. Each step needs something that a
-later one takes away.
+namespaces, fork to become PID 1, mount namespace, private mounts, private root, /proc, limits, no_new_privs, Landlock,
+capabilities, not dumpable, seccomp. For root, the user namespace follows after the private root. Each step needs
+something that a later one takes away.
+
+A helper that waits for its plan can build the part of the private root that nearly all plans contain: `prepare_base`.
 """
 
 import errno
@@ -25,12 +27,17 @@ SHARED = (("max_inotify_instances", "max_user_instances"), ("max_inotify_watches
 SHARE = 4  # a command may use one fourth of its user's limit
 TERMINALS = 1_024  # pseudo-terminals of a command; the machine has 4,096 (/proc/sys/kernel/pty/max)
 _SETID = (6, 7, 31)  # CAP_SETGID, CAP_SETUID, CAP_SETFCAP, which allow to map all ids (user_namespaces(7))
+ROOT_SIZE = 16 << 20  # bytes for the mount points of a root, which commands cannot write to
+_GUARDED = syscalls.ATTR_NOSUID | syscalls.ATTR_NODEV
+_EMPTY_FILE, _EMPTY_FOLDER = "/run/.empty", "/run/.none"  # mounted over what is masked
 STAGES = ("/tmp", "/mnt", "/srv", "/media", "/var", "/usr")  # candidates for the folder on which the root is built
 
 
 def enter_namespaces(network: list[int]) -> None:
     """Enter new namespaces with this process and, for PIDs, its next child. Other users than root get a user namespace
-    first. `network`: the descriptors of the network namespace to enter instead of a new one (`join_network.join`).
+    first. The mount namespace follows in `build_root`.
+
+    `network`: the descriptors of the network namespace to enter instead of a new one (`join_network.join`).
 
     Root enters a user namespace at the end (`bound_watches`), because mounting until then needs capabilities outside of
     it.
@@ -47,8 +54,7 @@ def enter_namespaces(network: list[int]) -> None:
                 file.write(text)
         for name, share in shares:
             _set(f"/proc/sys/user/{name}", share)
-    namespaces = syscalls.CLONE_NEWNS | syscalls.CLONE_NEWPID | syscalls.CLONE_NEWIPC
-    namespaces |= 0 if network else syscalls.CLONE_NEWNET
+    namespaces = syscalls.CLONE_NEWPID | syscalls.CLONE_NEWIPC | (0 if network else syscalls.CLONE_NEWNET)
     syscalls.unshare(namespaces | syscalls.CLONE_NEWUTS | syscalls.CLONE_NEWCGROUP)
 
 
@@ -86,20 +92,19 @@ def _write(handle: int, data: bytes) -> None:
         file.write(data)
 
 
-def map_ids(asked: socket.socket, proc: int, child: int) -> None:
+def map_ids(asked: socket.socket, child: int) -> None:
     """Map every existing id to itself in the user namespace that `child` creates, so that files keep their owners.
 
-    The maps are written when the child requests them; a child without a user namespace closes its end. `proc` is the
-    /proc in which `child` has that number. Raises OSError.
+    The maps are written when the child requests them; a child without a user namespace closes its end. Raises OSError.
     """
     with asked:
         if not asked.recv(3):
             return
         for name in ("uid_map", "gid_map"):
-            own = _read(os.open(f"{os.getpid()}/{name}", os.O_RDONLY | os.O_CLOEXEC, dir_fd=proc))
+            own = _read(os.open(f"/proc/self/{name}", os.O_RDONLY | os.O_CLOEXEC))
             rows = (line.split() for line in own.splitlines())
             text = b"".join(b"%b %b %b\n" % (inside, inside, count) for inside, _, count in rows)
-            _write(os.open(f"{child}/{name}", os.O_WRONLY | os.O_CLOEXEC, dir_fd=proc), text)
+            _write(os.open(f"/proc/{child}/{name}", os.O_WRONLY | os.O_CLOEXEC), text)
         asked.send(b"y")
 
 
@@ -110,7 +115,7 @@ def bound_watches(settings: int, shares: tuple[tuple[str, int], ...], mapper: so
     maps could not be written, because no command may run as the user `nobody`.
 
     Args:
-        settings: Folder that is a writable /proc/sys/user.
+        settings: Folder that is a writable /proc/sys.
         mapper: Socket whose other end writes the maps on request, and answers.
     """
     try:
@@ -121,89 +126,180 @@ def bound_watches(settings: int, shares: tuple[tuple[str, int], ...], mapper: so
     if mapper.recv(1) != b"y":
         raise syscalls.KernelError("map the ids of a user namespace", errno.EPERM)
     for name, share in shares:
-        _set(name, share, settings)
+        _set(f"user/{name}", share, settings)
 
 
-def build_root(plan: Plan) -> int:
+class Base:
+    """The part of a private root that was built before the plan was known.
+
+    Attributes:
+        steps: The mounts that it contains, of the kinds `ro`, `rw`, `link` and `mask`.
+        tree: Descriptor of the whole tree, which is attached nowhere.
+        settings: Descriptor of its writable /proc/sys, which is attached nowhere; -1 if the kernel has none.
+    """
+
+    def __init__(self, steps: tuple[tuple[str, str, str], ...], tree: int, settings: int) -> None:
+        self.steps, self.tree, self.settings = steps, tree, settings
+
+    def drop(self) -> None:
+        os.close(self.tree)
+        if self.settings >= 0:
+            os.close(self.settings)
+
+
+def prepare_base(steps: tuple[tuple[str, str, str], ...]) -> Base | None:
+    """Build a root with the mounts `steps`. Return None if that fails: the plan is then built whole, and tells why.
+
+    A child process builds it in a mount namespace of its own, so that this process later enters one that shows the
+    mounts of that moment, and so that no mount of the host is kept busy by a process that waits.
+    """
+    ours, theirs = socket.socketpair()
+    with ours:
+        with theirs:
+            try:
+                child = os.fork()
+            except OSError:
+                return None
+            if child == 0:
+                try:
+                    follow_parent()
+                    handles = [handle for handle in _build_base(steps) if handle >= 0]
+                    socket.send_fds(theirs, [b"built"], handles)
+                    os._exit(0)
+                finally:
+                    os._exit(1)
+        _, handles, _, _ = socket.recv_fds(ours, 5, 2, socket.MSG_CMSG_CLOEXEC)
+    os.waitpid(child, 0)
+    if not handles:
+        return None
+    base = Base(steps, handles[0], handles[1] if len(handles) == 2 else -1)
+    _set("kernel/ns_last_pid", 1, base.settings)  # the next process gets the number that it has without this child
+    return base
+
+
+def _build_base(steps: tuple[tuple[str, str, str], ...]) -> tuple[int, int]:
+    """Return the descriptors of a new tree with these mounts and of its /proc/sys. Raises OSError."""
+    enter_mounts()
+    mounts = _Mounts(Plan(real=(), marks=()), steps)
+    stage = _stage()
+    settings = _new_root(stage)
+    mounts.attach(stage, {})
+    return syscalls.clone_tree(stage, 0), settings
+
+
+def build_root(plan: Plan, base: Base | None = None) -> int:
     """Mount all files of the plan in a staging folder, make it the root, and detach the host's tree. Raises OSError.
 
-    Return a descriptor of a writable /proc/sys/user, which the caller closes; -1 if the kernel has none.
+    `base` is a root that already has some of the mounts of the plan. Return a descriptor of a writable /proc/sys, which
+    the caller closes; -1 if the kernel has none.
     """
-    syscalls.mount("none", "/", None, syscalls.MS_REC | syscalls.MS_PRIVATE)
-    steps = plan.mounts
-    # Every mount is held open until it is attached; the command's own limit is set later.
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    guarded = syscalls.ATTR_NOSUID | syscalls.ATTR_NODEV
+    enter_mounts()
+    built = frozenset(base.steps) if base is not None else frozenset[tuple[str, str, str]]()
     # All sources are opened first, before any mount below can cover one of them.
-    trees: dict[int, int] = {}
-    lower, layered = -1, ""  # the workspace below an overlay: its descriptor and its path
-    for index, (kind, source, _) in enumerate(steps):
-        if kind == "layer":
-            layered, lower = source, syscalls.open_path(source, syscalls.RESOLVE_NO_SYMLINKS)
-            trees[index] = _overlay(plan, lower)
-        if kind in ("ro", "rw"):
-            device = source.startswith("/dev/")
-            attributes = syscalls.ATTR_NOSUID | syscalls.ATTR_NOEXEC if device else guarded
-            # A read-only mount of a device allows writing to the device, but not changing its mode, owner or times.
-            attributes |= syscalls.ATTR_RDONLY if kind == "ro" or device else 0
-            # THREAT T18: another command may replace the source by a link to the host at the same time.
-            trees[index] = syscalls.clone_tree(source, attributes, links=not syscalls.within(source, plan.real))
-    stage = next(folder for folder in STAGES if os.path.isdir(folder))
-    limit = f"mode=0755,size={plan.tmpfs},nr_inodes=200000"
-    syscalls.mount("tmpfs", stage, "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, limit)
-    for folder in ("/proc", "/dev", "/dev/pts", "/run"):
-        os.mkdir(stage + folder, 0o755)
-    _fill_dev(stage)
-    settings = _mount_proc(stage, plan)
-    empty_file, empty_folder = stage + "/run/.empty", stage + "/run/.none"
-    os.close(os.open(empty_file, os.O_CREAT | os.O_WRONLY, 0))
-    os.mkdir(empty_folder, 0)
-    root = os.open(stage, os.O_PATH | os.O_CLOEXEC)
-    put: dict[str, str] = {}  # target -> kind of the mounts so far
-    # THREAT T163: a process may move a file to a name that no mount covers, and leave another file in its place.
-    marks = dict(plan.marks)
-    for index, (kind, source, target) in enumerate(steps):
-        place, links = stage + target, not syscalls.within(target, plan.real)
-        # THREAT T18: folders of the host are never changed, because a command may change them at the same time: their
-        # mount points must exist, or this step fails. Mount points are made only in the new, private file systems.
-        ours = put.get(mount_check.nearest(target, put)) not in ("ro", "rw", "layer", "part")
-        covered = marks.get(target) if not ours else None  # a new mount point covers no file
-        over = bool(layered) and kind != "layer" and syscalls.within(target, (layered,))
-        put[target] = kind
-        if kind == "link":
-            if not ours:
-                raise syscalls.KernelError(f"make the link {target}", errno.EEXIST)
-            os.makedirs(os.path.dirname(place), exist_ok=True)
-            os.symlink(source, place)
-        elif kind == "mask":
-            empty = empty_folder if source == "dir" else empty_file
-            tree = syscalls.clone_tree(empty, guarded | syscalls.ATTR_RDONLY)
-            syscalls.attach_tree(tree, root, target, links=links, covered=None if over else covered)
-        else:
-            if ours:
-                _make_place(place, folder=kind not in ("ro", "rw") or stat.S_ISDIR(os.fstat(trees[index]).st_mode))
-            if kind == "tmpfs":
-                size = int(source) if source else plan.tmpfs
-                trees[index] = syscalls.fresh_tmpfs("1777" if target == "/dev/shm" else "0700", size)
-            if kind != "folder":
-                syscalls.attach_tree(trees[index], root, target, links=links, covered=None if over else covered)
-            if kind == "layer":
-                # THREAT T302: a folder of the workspace that stays writable below another mount is one of the overlay.
-                # It is opened before any mount covers it.
-                for part, (other, path, _) in enumerate(steps):
-                    if other == "part":
-                        trees[part] = syscalls.clone_tree(path, guarded, links=False, root=root)
-        if over and covered is not None:
-            # An overlay on another file system has inodes of its own, so the file is compared in the workspace itself.
-            syscalls.require_inode(os.path.relpath(target, layered), covered, lower)
-    if lower >= 0:
-        os.close(lower)
-    os.close(root)
+    mounts = _Mounts(plan, tuple(step for step in plan.mounts if step not in built))
+    stage = _stage()
+    if base is None:
+        settings = _new_root(stage)
+    else:
+        settings = base.settings
+        syscalls.attach_tree(base.tree, syscalls.AT_FDCWD, stage)
+    _bound_numbers(settings, plan)
+    mounts.attach(stage, {target: kind for kind, _, target in built})
     os.chdir(stage)
     syscalls.detach_root()
     _set_attributes("/", syscalls.ATTR_RDONLY | syscalls.ATTR_NOSUID | syscalls.ATTR_NODEV)
     return settings
+
+
+def enter_mounts() -> None:
+    """Enter a new mount namespace, whose mounts no other one sees, with room for a descriptor of each mount."""
+    syscalls.unshare(syscalls.CLONE_NEWNS)
+    syscalls.mount("none", "/", None, syscalls.MS_REC | syscalls.MS_PRIVATE)
+    # Every mount is held open until it is attached; the command's own limit is set later.
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def _stage() -> str:
+    return next(folder for folder in STAGES if os.path.isdir(folder))
+
+
+def _new_root(stage: str) -> int:
+    """Mount a new root with /dev and /proc on the folder `stage`. Return what `build_root` returns."""
+    limit = f"mode=0755,size={ROOT_SIZE},nr_inodes=200000"
+    syscalls.mount("tmpfs", stage, "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, limit)
+    for folder in ("/proc", "/dev", "/dev/pts", "/run"):
+        os.mkdir(stage + folder, 0o755)
+    _fill_dev(stage)
+    os.close(os.open(stage + _EMPTY_FILE, os.O_CREAT | os.O_WRONLY, 0))
+    os.mkdir(stage + _EMPTY_FOLDER, 0)
+    return _mount_proc(stage)
+
+
+class _Mounts:
+    """Mounts of one root: their sources, opened, until they are attached. Raises OSError."""
+
+    def __init__(self, plan: Plan, steps: tuple[tuple[str, str, str], ...]) -> None:
+        self._plan, self._steps = plan, steps
+        self._trees: dict[int, int] = {}  # mounts that are attached nowhere, by the index of their step
+        self._lower, self._layered = -1, ""  # the workspace below an overlay: its descriptor and its path
+        for index, (kind, source, _) in enumerate(steps):
+            if kind == "layer":
+                self._layered, self._lower = source, syscalls.open_path(source, syscalls.RESOLVE_NO_SYMLINKS)
+                self._trees[index] = _overlay(plan, self._lower)
+            if kind in ("ro", "rw"):
+                device = source.startswith("/dev/")
+                attributes = syscalls.ATTR_NOSUID | syscalls.ATTR_NOEXEC if device else _GUARDED
+                # A read-only mount of a device allows writing to it, but not changing its mode, owner or times.
+                attributes |= syscalls.ATTR_RDONLY if kind == "ro" or device else 0
+                # THREAT T18: another command may replace the source by a link to the host at the same time.
+                links = not syscalls.within(source, plan.real)
+                self._trees[index] = syscalls.clone_tree(source, attributes, links=links)
+
+    def attach(self, stage: str, put: dict[str, str]) -> None:
+        """Attach the mounts to the root on `stage`. `put`: target -> kind of the mounts that are there."""
+        plan, trees, layered = self._plan, self._trees, self._layered
+        root = os.open(stage, os.O_PATH | os.O_CLOEXEC)
+        # THREAT T163: a process may move a file to a name that no mount covers, and leave another file in its place.
+        marks = dict(plan.marks)
+        for index, (kind, source, target) in enumerate(self._steps):
+            place, links = stage + target, not syscalls.within(target, plan.real)
+            # THREAT T18: folders of the host are never changed, because a command may change them at the same time:
+            # their mount points must exist, or this step fails. Mount points are made only in the new, private file
+            # systems.
+            ours = put.get(mount_check.nearest(target, put)) not in ("ro", "rw", "layer", "part")
+            covered = marks.get(target) if not ours else None  # a new mount point covers no file
+            over = bool(layered) and kind != "layer" and syscalls.within(target, (layered,))
+            put[target] = kind
+            if kind == "link":
+                if not ours:
+                    raise syscalls.KernelError(f"make the link {target}", errno.EEXIST)
+                os.makedirs(os.path.dirname(place), exist_ok=True)
+                os.symlink(source, place)
+            elif kind == "mask":
+                empty = stage + (_EMPTY_FOLDER if source == "dir" else _EMPTY_FILE)
+                tree = syscalls.clone_tree(empty, _GUARDED | syscalls.ATTR_RDONLY)
+                syscalls.attach_tree(tree, root, target, links=links, covered=None if over else covered)
+            else:
+                if ours:
+                    _make_place(place, folder=kind not in ("ro", "rw") or stat.S_ISDIR(os.fstat(trees[index]).st_mode))
+                if kind == "tmpfs":
+                    size = int(source) if source else plan.tmpfs
+                    trees[index] = syscalls.fresh_tmpfs("1777" if target == "/dev/shm" else "0700", size)
+                if kind != "folder":
+                    syscalls.attach_tree(trees[index], root, target, links=links, covered=None if over else covered)
+                if kind == "layer":
+                    # THREAT T302: a folder of the workspace that stays writable below another mount is one of the
+                    # overlay. It is opened before any mount covers it.
+                    for part, (other, path, _) in enumerate(self._steps):
+                        if other == "part":
+                            trees[part] = syscalls.clone_tree(path, _GUARDED, links=False, root=root)
+            if over and covered is not None:
+                # An overlay on another file system has inodes of its own, so the file is compared in the workspace.
+                syscalls.require_inode(os.path.relpath(target, layered), covered, self._lower)
+        if self._lower >= 0:
+            os.close(self._lower)
+        os.close(root)
 
 
 def _overlay(plan: Plan, lower: int) -> int:
@@ -240,23 +336,22 @@ def _fill_dev(stage: str) -> None:
         os.symlink(f"/proc/self/{target}", f"{stage}/dev/{name}")
 
 
-def _mount_proc(stage: str, plan: Plan) -> int:
+def _mount_proc(stage: str) -> int:
     """Mount /proc of the new PID namespace, read-only as a whole: uid 0 could otherwise write /proc/sys and sysrq.
 
-    Return its `sys/user`, by a writable mount that is attached nowhere; -1 if the kernel has none.
+    Return its `sys`, by a writable mount that is attached nowhere; -1 if the kernel has none.
     """
     flags = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
     syscalls.mount("proc", stage + "/proc", "proc", flags)
-    _bound_numbers(stage + "/proc", plan)
     # Memory files are not executable unless requested (since Linux 6.3); seccomp refuses the request.
     _set(stage + "/proc/sys/vm/memfd_noexec", 1)
-    settings = syscalls.clone_tree(stage + "/proc/sys/user", 0) if os.path.isdir(stage + "/proc/sys/user") else -1
+    settings = syscalls.clone_tree(stage + "/proc/sys", 0) if os.path.isdir(stage + "/proc/sys") else -1
     _set_attributes(stage + "/proc", syscalls.ATTR_RDONLY)
     return settings
 
 
 def bound_numbers(plan: Plan) -> None:
-    """Limit process numbers under T2, as `_mount_proc` does for T1: bubblewrap's /proc is read-only, and may not be
+    """Limit process numbers under T2, as `build_root` does for T1: bubblewrap's /proc is read-only, and may not be
     opened.
 
     RLIMIT_NPROC does not hold for root (setrlimit(2)): between two checks of the watchdog a fork bomb starts thousands.
@@ -268,21 +363,25 @@ def bound_numbers(plan: Plan) -> None:
         if os.geteuid() == 0:
             raise
         return
-    _bound_numbers("/dev/shm", plan)
+    if os.path.isdir("/dev/shm/sys"):
+        with closing(os.open("/dev/shm/sys", os.O_PATH | os.O_CLOEXEC)) as settings:
+            _bound_numbers(settings, plan)
     syscalls.unmount("/dev/shm")
 
 
-def _bound_numbers(proc: str, plan: Plan) -> None:
+def _bound_numbers(settings: int, plan: Plan) -> None:
     # pid_max belongs to the PID namespace since Linux 6.14. Before, it holds for the whole machine and is not changed.
     if tuple(int(part) for part in os.uname().release.split("-")[0].split(".")[:2]) >= (6, 14):
-        _set(proc + "/sys/kernel/pid_max", plan.pid_max)  # a coarse limit; other limits are exact
+        _set("kernel/pid_max", plan.pid_max, settings)  # a coarse limit; other limits are exact
 
 
 def _set(path: str, value: int, folder: int | None = None) -> None:
     """Write a setting of this namespace. Errors are ignored, because older kernels lack or withhold the setting.
 
-    `folder` is the parent of a relative `path`.
+    `folder` is the parent of a relative `path`; -1 if there is none.
     """
+    if folder == -1:
+        return
     try:
         _write(os.open(path, os.O_WRONLY | os.O_CLOEXEC, dir_fd=folder), str(value).encode())
     except OSError:

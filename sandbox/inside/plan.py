@@ -26,6 +26,7 @@ class Plan:
         joined: True if the helper enters the network namespace of an earlier helper with equal rights.
         environment: NAME=VALUE.
         warm: True if file actions will be requested.
+        prepared: True if the root that the helper has built before contains only mounts of this plan.
         expected: The file that each mount must show, if another program built them (`mount_check.py`).
         outside: A process outside of the sandbox that commands must not be able to signal, set by the helper.
     """
@@ -54,6 +55,7 @@ class Plan:
     egress: int
     environment: tuple[str, ...]
     warm: bool
+    prepared: bool
     outside: int
 
     def __init__(self, **values: object) -> None:

@@ -17,7 +17,7 @@ def main(workspace: str, place: str) -> str:
 
     try:
         confine.enter_namespaces([])
-        syscalls.mount("none", "/", None, syscalls.MS_REC | syscalls.MS_PRIVATE)
+        confine.enter_mounts()
     except OSError as error:
         return f"no namespace for mounts can be made here ({(error.strerror or '').lower()})"
     for name in ("upper", "work", "lower", "upper2", "work2", "lower/folder"):

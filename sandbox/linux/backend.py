@@ -250,12 +250,22 @@ class Linux:
 
     async def close(self) -> None:
         await asyncio.gather(*(process.end() for process in self.processes))
-        self.pool.close()
         if self.feed is not None:
             self.feed.close()
+            self.feed = None
+        later = self.ahead.later if self.ahead is not None else None
+        # THREAT T298: a command must not continue when its caller was told that it has ended. In T3 only the end of the
+        # helper ends every process; elsewhere the helper has answered after it had killed and reaped them.
+        if later is None or self.name == "T3" or any(helper.egress is not None for helper in self.pool.all):
+            self._end_helpers()
+        else:
+            later.callback(self._end_helpers)
+
+    def _end_helpers(self) -> None:
+        self.pool.close()
         if self.scratch is not None:
             self.scratch.remove()
-        self.feed = self.scratch = None
+            self.scratch = None
 
     # ---- helpers
 

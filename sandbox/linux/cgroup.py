@@ -76,9 +76,15 @@ class ControlGroup:
                 continue  # not added to `held`, so the watchdog counts
             self.held |= place.keeps
 
+    def wait(self) -> None:
+        """Wait until the process is in the groups: only then the processes that it starts are as well."""
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
     def limit(self, memory: int, pids: int, cpu: int) -> frozenset[str]:
         """Set the limits in bytes, processes and CPU seconds. Return the limits that the group enforces from now on."""
-        self._join()
+        self.wait()
         self._cpu = cpu
         for place, path in self._made:
             for what in place.keeps & self.held:
@@ -148,7 +154,7 @@ class ControlGroup:
 
     def remove(self) -> None:
         """Kill all processes inside and remove the groups. Calling this again has no effect."""
-        self._join()
+        self.wait()
         for handle in self._files.values():
             os.close(handle)
         self._files.clear()
@@ -161,11 +167,6 @@ class ControlGroup:
         _living.discard(self._name)
         if not _living:
             move_back()
-
-    def _join(self) -> None:
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
 
     def _open(self, path: str, name: str) -> None:
         if name not in self._files:

@@ -20,6 +20,7 @@ from types import TracebackType
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sandbox.linux.cgroup import ControlGroup
+    from sandbox.linux.prepared_root import PreparedRoot
 
 WAKE = struct.pack("Q", 0)  # sent instead of a request
 
@@ -46,20 +47,37 @@ class SpareHelper:
     """A helper that was started early and has no plan yet. Leaving the context ends the helper unless it was taken.
 
     If this process is killed, the helper reads the end of its socket and ends itself.
+
+    Attributes:
+        root: The part of the private root that the helper builds while it waits, for a plan of T1. None: it builds
+            nothing before the plan.
+        later: Collects the steps after a command that its caller need not wait for: the end of a helper whose command
+            has ended with all its processes, and the removal of its folders. None: they are done at once.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, root: "PreparedRoot | None" = None, later: contextlib.ExitStack | None = None) -> None:
+        self.root, self.later = root, later
         self._helper: HelperParts | None = None
 
-    @property
-    def pid(self) -> int:
-        """Return the process id of the helper. Raise ProcessLookupError if it was taken, or has ended."""
+    def processes(self) -> list[int]:
+        """Return the numbers of the processes of the helper. Raise OSError if it was taken, has ended, or is starting
+        one.
+        """
         if self._helper is None or self._helper[0].poll() is not None:
             raise ProcessLookupError
-        return self._helper[0].pid
+        pid = self._helper[0].pid
+        if self.root is None:
+            return [pid]
+        with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+            children = [int(word) for word in file.read().split()]
+        if not children:
+            raise ProcessLookupError
+        return [pid, *children]
 
     def renew(self) -> None:
-        """End the helper and start another one, which inherits the present state of this process."""
+        """End the helper and start another one, which inherits the present state of this process and builds nothing
+        before the plan.
+        """
         self.__exit__(None, None, None)
         self._helper = spawn()
 
@@ -69,12 +87,19 @@ class SpareHelper:
         return helper
 
     def __enter__(self) -> "SpareHelper":
-        self._helper = spawn()
+        self._helper = _, control, group = spawn()
+        if self.root is not None:
+            group.wait()  # the helper starts a process now, which has to be in the groups
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it ended: its user is told
+                send(control, {"prepare": self.root.steps}, [])
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if (helper := self.take()) is not None:
             end(*helper)
+        if self.root is not None:
+            self.root.close()
+            self.root = None
 
 
 def spawn(command: Callable[[int], Sequence[str]] | None = None, handed: Sequence[int] = ()) -> HelperParts:

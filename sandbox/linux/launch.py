@@ -127,8 +127,12 @@ def launch(
     )
     make_points(scratch, terms, compiled.mounts)
     waiting = bwrap.Waiting(compiled, scratch, network) if tier == "T2" else None
-    process, control, group = (waiting.helper if waiting else spare.take() if spare else None) or spawn()
+    early = spare.root if spare is not None else None
+    usable = early is None or (tier == "T1" and not network)  # else it has namespaces that this tier must not have
+    taken = waiting.helper if waiting else spare.take() if spare is not None and usable else None
+    process, control, group = taken or spawn()
     try:
+        compiled.prepared = early is not None and taken is not None and early.fits(compiled)
         plan_builder.leave_to_group(compiled, group.limit(terms.limits.memory, terms.limits.pids, terms.limits.cpu))
         if waiting:
             waiting.go()  # after bubblewrap was moved into the group, so that its children are in the group too
@@ -215,9 +219,15 @@ def known_trees(cache: Path | None) -> FolderTrees:
 
 
 class PrelaunchedHelper:
-    """A launch before its backend exists, for one tier and the Terms of the first command, with its scratch folder."""
+    """A launch before its backend exists, for one tier and the Terms of the first command, with its scratch folder.
 
-    def __init__(self, tier: str, terms: Terms, scratch: Scratch, launched: Launch) -> None:
+    `later` is that of `SpareHelper`.
+    """
+
+    def __init__(
+        self, tier: str, terms: Terms, scratch: Scratch, launched: Launch, later: contextlib.ExitStack | None = None
+    ) -> None:
+        self.later = later
         self._tier, self._key, self._scratch = tier, plan_builder.helper_key(terms), scratch
         self._launch: Launch | None = launched
 
@@ -254,7 +264,7 @@ def launched_ahead(
     except BaseException:
         scratch.remove()
         raise
-    ahead = PrelaunchedHelper(tier, terms, scratch, launched)
+    ahead = PrelaunchedHelper(tier, terms, scratch, launched, spare.later)
     try:
         yield ahead
     finally:

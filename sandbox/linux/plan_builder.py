@@ -282,7 +282,6 @@ def _on_layer(root: tuple[MountStep, ...], workspace: str) -> tuple[MountStep, .
     return tuple(steps)
 
 
-@lru_cache(maxsize=1)
 def _machine_facts() -> tuple[str, ...]:
     """Return the paths in `/proc` that are hidden: neither processes nor in the list of harmless files."""
     try:

@@ -100,7 +100,10 @@ class Bench:
         self, action: dict[str, Any], *, tier: str | None = None, stdin: bytes | None = None, **told: Any
     ) -> dict[str, Any]:
         """`tier`: the sandbox for this one, when it is not the bench's own."""
-        others = ("cancel", "names", "counted", "container", "lend", "process", "stream", "layer", "layers", "why_not")
+        others = (
+            *("cancel", "names", "counted", "container", "lend", "process", "stream", "layer", "layers", "why_not"),
+            *("prepared", "swap"),
+        )
         extra = {name: told.pop(name) for name in others if name in told}
         terms = {
             "rights": "workspace-write",

@@ -26,8 +26,12 @@ from sandbox.backend import (
 )
 from sandbox.container.backend import Container
 from sandbox.container.container import Box
+from sandbox.inside.plan import Plan
 from sandbox.linux import cgroup
 from sandbox.linux.backend import Linux
+from sandbox.linux.helper_process import SpareHelper
+from sandbox.linux.launch import launched_ahead
+from sandbox.linux.prepared_root import PreparedRoot
 from sandbox.workspace.layer import ChangeLayer, LayerUnreadable, new_layer, read_layer
 
 
@@ -76,6 +80,38 @@ def outcome_words(outcome: Outcome) -> dict[str, Any]:
         "inferred": [v.what for v in outcome.violations if v.inferred],
         "missing": list(enforcement.missing) if enforcement else [],
     }
+
+
+class Noted(PreparedRoot):
+    """A prepared root that remembers whether it was used."""
+
+    used = False
+
+    def fits(self, plan: Plan) -> bool:
+        self.used = super().fits(plan)
+        return self.used
+
+
+async def prepared(told: dict[str, Any], permit: Permit) -> dict[str, Any]:
+    """Run a command in a helper that has built a root with the system files `prepared` before it got its plan.
+
+    `swap` are two files: the first replaces the second when the root was chosen.
+    """
+    root, cache, events = Noted(told["prepared"]), Path(told["cache"]), list[str]()
+    with contextlib.ExitStack() as later:
+        with SpareHelper(root, later) as spare:
+            if "swap" in told:
+                os.replace(*told["swap"])
+            with launched_ahead(told["tier"], permit.terms, cache=cache, spare=spare) as ahead:
+                backend = Linux(told["tier"], cache=cache, aside=cache / "aside", files=False, ahead=ahead)
+                try:
+                    answer = outcome_words(await backend.run(permit))
+                    helper = next(iter(backend.pool.all)).process
+                finally:
+                    await backend.close()
+        events.append("alive" if helper.poll() is None else "ended")
+    events.append("alive" if helper.poll() is None else "ended")
+    return {**answer, "used": root.used, "helper": events}
 
 
 def layer_words(layer: ChangeLayer) -> dict[str, Any]:
@@ -194,6 +230,9 @@ async def main() -> None:
             print(json.dumps(await staying.start(backend, permit, **told["process"])), flush=True)
             continue
         try:
+            if "prepared" in told:
+                print(json.dumps(await prepared(told, permit)), flush=True)
+                continue
             if "stream" in told:
                 stdin = told["stream"]  # a descriptor that this process inherited
             layer = None

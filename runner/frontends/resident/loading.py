@@ -14,8 +14,9 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 from runner.frontends.resident.memory import Pages, own_pages
-from runner.state.paths import SYSTEM_FILE
+from runner.state.paths import SYSTEM_FILE, home
 from sandbox.linux.helper_process import SpareHelper
+from sandbox.linux.prepared_root import PreparedRoot
 
 Main = Callable[[SpareHelper], int]
 
@@ -136,6 +137,22 @@ def written_pages(main: Main) -> Pages:
         found = [int(word) for word in file.read().split()]
     os.waitpid(child, 0)
     return found
+
+
+def usual_root() -> PreparedRoot | None:
+    """Return the part of the private root that commands get with the packaged settings, as the machine is now; None if
+    it cannot be chosen.
+    """
+    from policy.model.secret_paths import Secrets
+    from runner.config.load import packaged
+    from runner.facts.gather import system_paths
+    from runner.facts.toolchains import outermost
+
+    profile = packaged().profile
+    try:
+        return PreparedRoot(outermost(system_paths(profile, Secrets(profile, home(os.environ), ()))))
+    except OSError:
+        return None
 
 
 def forget_facts() -> None:

@@ -14,9 +14,10 @@ import socket
 import sys
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 
 from runner.ending import finished
-from runner.frontends.resident.loading import Main, Stamps, stamps
+from runner.frontends.resident.loading import Main, Stamps, stamps, usual_root
 from runner.frontends.resident.memory import Pages, take_copies
 from runner.resident import client as protocol
 from runner.resident import peer_of
@@ -68,7 +69,7 @@ def serve_one(
         log: Writes a line into the log: for each client that has to run cold, the reason.
         main: The entry point of the command line.
     """
-    with SpareHelper() as spare:
+    with ExitStack() as later, SpareHelper(usual_root(), later) as spare:
         take_copies(pages)
         while True:
             connection, _ = server.accept()
@@ -151,7 +152,11 @@ def _prepare(connection: socket.socket, state: PeerState, spare: SpareHelper) ->
         time.tzset()
         pid = peer_of(connection)[0]
         os.chdir(f"/proc/{pid}/cwd")
-        if not take_over(state, spare.pid):
+        try:
+            helper = spare.processes()
+        except OSError:
+            helper = []
+        if not take_over(state, helper) or not helper:
             spare.renew()
         for number, stream in enumerate(streams):
             os.dup2(stream, number)
