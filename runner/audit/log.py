@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from policy.model.profile import MAIN
 from policy.model.verdict import Problem
-from runner.audit.chain import AuditError, LogStore, Record, RecordRow, Wanted, append, canonical, digest, now, seal
+from runner.audit.chain import AuditError, LogStore, Record, RecordRow, Wanted, append, digest, now
 from runner.audit.records import finished_body, started_body
 from runner.audit.stores.sqlite import SqliteStore
 from runner.state.paths import is_configured, state_dir
@@ -83,8 +83,6 @@ class AuditLog:
         `name` is an id that the caller derived from the session of another agent. If it is recorded already, nothing is
         added.
         """
-        import os
-
         if name and self.named("session", name) is not None:
             return name
         name = name or os.urandom(8).hex()
@@ -93,9 +91,19 @@ class AuditLog:
 
     def decided(self, session: str, decision: "Decision") -> int:
         """Record a verdict durably and return the number of the record. Raises AuditError: then nothing may run."""
+        return self._decided(decision, session)
+
+    def began(self, info: "SessionInfo", name: str, decision: "Decision") -> tuple[str, int]:
+        """Do what `session` and then `decided` do, in one transaction. Return the results of both."""
+        if name and self.named("session", name) is not None:
+            return name, self._decided(decision, name)
+        name = name or os.urandom(8).hex()
+        return name, self._decided(decision, name, info.body(name))
+
+    def _decided(self, decision: "Decision", session: str, before: dict[str, object] | None = None) -> int:
         notes = decision.noted.parts() if decision.noted is not None else ()
         failure = "the decision could not be recorded, so nothing was run"
-        return self._append(decision.body(session), failure, notes)
+        return self._append(decision.body(session), failure, notes, before)
 
     def facts(self, name: str) -> dict[str, object] | None:
         """Return the facts with this name, which `decided` records refer to; None if they are missing or were
@@ -196,24 +204,37 @@ class AuditLog:
         """Return the decision whose outcome is the record with this id, or None."""
         return self._known(self.store.cause_of(finished))
 
-    def _append(self, body: dict[str, object], failure: str, notes: Sequence[dict[str, object]] = ()) -> int:
-        """Append each of the `notes` that the log does not hold yet, then `body`, in one transaction. Return the
-        number of the record."""
+    def _append(
+        self,
+        body: dict[str, object],
+        failure: str,
+        notes: Sequence[dict[str, object]] = (),
+        before: dict[str, object] | None = None,
+    ) -> int:
+        """Append `before`, each of the `notes` that the log does not hold yet, then `body`, in one transaction. Return
+        the number of the record of `body`.
+        """
         named_notes = {}
+        body = self._redacted(body)
         if self._redact is not None:
-            body, lost = redact_body(body, self._redact)
-            if lost:
-                body["redacted"] = lost
             notes = [redact_body(note, self._redact)[0] for note in notes]
         if notes:
             named_notes = {digest(note): note for note in notes}
             body["facts"] = list(named_notes)
-        text = canonical(body)
+        earlier = [] if before is None else [self._redacted(before)]
         with self.store.writing(failure) as writing:
+            for record in earlier:
+                append(writing, record)
             for name, note in named_notes.items():
                 if self.store.named("facts", name) is None:
                     append(writing, {"kind": "facts", "time": now(), "sha256": name, "said": note})
-            return writing.add(seal(writing.head.hash, text), text)
+            return append(writing, body)
+
+    def _redacted(self, body: dict[str, object]) -> dict[str, object]:
+        if self._redact is None:
+            return body
+        shown, lost = redact_body(body, self._redact)
+        return {**shown, "redacted": lost} if lost else shown
 
     def _known(self, row: RecordRow | None) -> Record | None:
         return self._record(row) if row is not None else None

@@ -8,8 +8,6 @@ needs: a deleted file, a replaced folder and a changed file. It prints nothing i
 import os
 import sys
 
-sys.path.append(sys.argv.pop(1))
-
 
 def main(workspace: str, place: str) -> str:
     """Return the reason why a layer in `place` cannot cover `workspace`; empty if it can."""
@@ -50,4 +48,5 @@ def main(workspace: str, place: str) -> str:
 
 
 if __name__ == "__main__":
+    sys.path.append(sys.argv.pop(1))
     sys.stdout.write(main(*sys.argv[1:]))

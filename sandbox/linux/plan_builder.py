@@ -1,8 +1,8 @@
 """The compilation of Terms to a Plan: all mounts, rules and limits of a confined helper, as plain data."""
 
-import contextlib
 import os
 import resource
+import stat
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
@@ -367,8 +367,10 @@ def _fit(path: str, look: PathLookup, tier: str) -> int:
 
 def kind(path: str) -> str | None:
     """Return the kind of `path` on the real disk, as defined by `PathLookup`."""
-    with contextlib.suppress(OSError):  # the path is no link
-        return f"-> {os.readlink(path)}"
-    if os.path.isdir(path):
-        return "dir"
-    return "file" if os.path.lexists(path) else None
+    try:
+        mode = os.lstat(path).st_mode
+        if stat.S_ISLNK(mode):
+            return f"-> {os.readlink(path)}"
+    except OSError:
+        return None
+    return "dir" if stat.S_ISDIR(mode) else "file"

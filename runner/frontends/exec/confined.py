@@ -65,9 +65,12 @@ async def confine(
             policy = case.policy()  # while the helper locks itself in
             case.noted.parts()
             backend, enforcement = await opening
-            session = session or audit.session(case.session(enforcement, policy), case.session_name())
             # INVARIANT: the decision is on the disk before anything runs. If it cannot be written, nothing runs.
-            decided = audit.decided(session, case.decision(verdict, backend.name))
+            decision = case.decision(verdict, backend.name)
+            if session:
+                decided = audit.decided(session, decision)
+            else:
+                session, decided = audit.began(case.session(enforcement, policy), case.session_name(), decision)
             ran, held = Ran(time.time()), tuple[Problem, ...]()
             try:
                 if verdict.permit.sourced:
