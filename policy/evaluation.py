@@ -171,15 +171,44 @@ _PLACES = frozenset(["ref", "layer", "bundle", "authority", "personal"])
 
 def fingerprint(profile: Profile, rules: RuleBook, matrix: Matrix = MATRIX) -> str:
     """Return the SHA-256 (hex) of everything that determines a verdict except the action, the disk and the mode: the
-    facts about commands, the profile with the users' rules in their order, and the matrix.
+    facts about commands, the profile with the users' rules in their order, and the matrix, as canonical JSON.
     """
-    content = {
-        "commands": hashlib.sha256("\0".join(sorted(rules.files.values())).encode("utf-8")).hexdigest(),
-        "profile": _plain(profile),
-        "matrix": [[ruling.value for ruling in row.values()] for row in matrix.values()],
-    }
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    names = sorted(each.name for each in fields(profile) if each.name not in _PLACES)
+    values = ",".join(f"{json.dumps(name)}:{_json(getattr(profile, name))}" for name in names)
+    table = _dumped([[ruling.value for ruling in row.values()] for row in matrix.values()])
+    text = f'{{"commands":"{_facts(rules)}","matrix":{table},"profile":{{{values}}}}}'
     return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+# Results for the last objects. Most are the packaged ones, and stay the same objects when other fields change.
+_facts_of: list[tuple[RuleBook, str]] = []
+_json_of: dict[int, tuple[object, str]] = {}
+_LONG, _MOST_TEXTS = 16, 32  # items of a tuple whose text is kept, and the number of texts
+
+
+def _facts(rules: RuleBook) -> str:
+    """Return the SHA-256 (hex) of the facts about commands."""
+    if not _facts_of or _facts_of[0][0] is not rules:
+        digest = hashlib.sha256("\0".join(sorted(rules.files.values())).encode("utf-8")).hexdigest()
+        _facts_of[:] = [(rules, digest)]
+    return _facts_of[0][1]
+
+
+def _json(value: object) -> str:
+    """Return the canonical JSON of one value of a profile."""
+    known = _json_of.get(id(value))
+    if known is not None and known[0] is value:  # the kept value still has this identity
+        return known[1]
+    text = _dumped(_plain(value))
+    if isinstance(value, tuple) and len(value) >= _LONG:
+        if len(_json_of) >= _MOST_TEXTS:
+            _json_of.clear()
+        _json_of[id(value)] = (value, text)
+    return text
+
+
+def _dumped(value: object) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
 def _plain(value: object) -> object:

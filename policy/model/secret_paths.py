@@ -35,10 +35,11 @@ class Secrets:
     _index: "_Index" = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        index = _latest[0] if _latest else None
-        if index is None or index.of[0] is not self.profile or index.of[1:] != (self.home, self.private):
+        of = (self.home, self.private)
+        index = next((each for each in _latest if each.of[0] is self.profile and each.of[1:] == of), None)
+        if index is None:
             index = _sort(self.profile, self.home, self.private)
-            _latest[:] = [index]
+            _latest[:] = [index, *_latest[: _MOST_INDEXES - 1]]
         object.__setattr__(self, "_index", index)
 
     def __hash__(self) -> int:
@@ -70,10 +71,7 @@ class Secrets:
         """Return True if access to all of `path` would show a secret path: `path` is `/`, the home folder or a folder
         above the home folder, or `path` is or contains a listed secret path.
         """
-        words, index = _words(path), self._index
-        if not words or inside(folded(self.home), folded(path)) or "/".join(words) in index.above:
-            return True
-        return any(_match(part, place[: len(part)]) for part, place in _patterns(index, words))
+        return _exposes(self._index, path)
 
     def locked_in(self, path: str, workspace: str) -> bool:
         """Return True if `path` is or is inside a locked path of `workspace` or of any folder in it, which may be a
@@ -206,7 +204,10 @@ class _Index:
     public: NamePatterns
 
 
-_latest: list[_Index] = []  # a cache of one index: hashing a profile takes longer than most look-ups
+# A cache of the last indexes, since hashing a profile takes longer than most look-ups. A decision needs two of them,
+# with and without the folders of this program.
+_latest: list[_Index] = []
+_MOST_INDEXES = 3
 
 
 def _sort(profile: Profile, home: str, private: tuple[str, ...]) -> _Index:
@@ -216,11 +217,12 @@ def _sort(profile: Profile, home: str, private: tuple[str, ...]) -> _Index:
         "of": (profile, home, private),
         "places": frozenset("/".join(words) for words in places),
         "tops": frozenset(words[0] for words in places if words),
-        "above": frozenset("/".join(words[:count]) for words in places for count in range(1, len(words) + 1)),
+        "above": frozenset(_folders("/".join(words) for words in places)),
         "home": _words(home),
     }
-    if _latest and _latest[0].of[0] is profile:  # the other lists depend on the profile alone
-        return replace(_latest[0], **where)
+    for known in _latest:
+        if known.of[0] is profile:  # the other lists depend on the profile alone
+            return replace(known, **where)
     locked = _by_first((*profile.locked, *profile.personal))
     return _Index(
         **where,
@@ -242,7 +244,15 @@ def _sort(profile: Profile, home: str, private: tuple[str, ...]) -> _Index:
     )
 
 
-# A session names the same paths again and again, so the answers of the next five functions are kept.
+# A session names the same paths again and again, so the answers of the next six functions are kept.
+
+
+@lru_cache(maxsize=_MOST_KEPT)
+def _exposes(index: _Index, path: str) -> bool:
+    words = _words(path)
+    if words == index.home[: len(words)] or "/".join(words) in index.above:
+        return True
+    return any(len(part) <= len(place) and _begin(part, place) for part, place in _patterns(index, words))
 
 
 @lru_cache(maxsize=_MOST_KEPT)
@@ -252,7 +262,7 @@ def _in_listed_path(index: _Index, path: str) -> bool:
         folders = accumulate(words, lambda folder, name: f"{folder}/{name}")
         if any(folder in index.places for folder in folders):
             return True
-    return any(_match(part[: len(place)], place) for part, place in _patterns(index, words))
+    return any(len(place) <= len(part) and _begin(part, place) for part, place in _patterns(index, words))
 
 
 @lru_cache(maxsize=_MOST_KEPT)
@@ -288,7 +298,8 @@ def _locked_at(index: _Index, words: list[str], start: int) -> bool:
     patterns = index.locked.get(words[start], [])
     if index.locked_wild.hold(words[start]):
         patterns = [*patterns, *index.locked.get("", ())]
-    return any(_match(words[start : start + len(pattern)], pattern) for pattern in patterns)
+    below = words[start:]
+    return any(len(pattern) <= len(below) and _begin(below, pattern) for pattern in patterns)
 
 
 def _below_home(index: _Index, words: list[str]) -> list[str]:
@@ -310,6 +321,17 @@ def _patterns(index: _Index, words: list[str]) -> list[tuple[list[str], list[str
     return found
 
 
+def _folders(places: Iterable[str]) -> set[str]:
+    """Return the places and all folders above them, without the top one."""
+    found: set[str] = set()
+    for place in places:
+        at = place
+        while at and at not in found:
+            found.add(at)
+            at = at.rpartition("/")[0]
+    return found
+
+
 def _by_first(paths: Iterable[str]) -> dict[str, list[list[str]]]:
     found: dict[str, list[list[str]]] = {}
     for words in map(_words, paths):
@@ -317,12 +339,13 @@ def _by_first(paths: Iterable[str]) -> dict[str, list[list[str]]]:
     return found
 
 
-def _match(words: list[str], pattern: list[str]) -> bool:
-    return len(words) == len(pattern) and all(map(_fits, words, pattern))
+def _begin(words: list[str], pattern: list[str]) -> bool:
+    """Return True if the first names of both match, as many as the shorter one has."""
+    return all(map(_fits, words, pattern))
 
 
 def _fits(name: str, pattern: str) -> bool:
-    return glob(name, pattern) if _wild(pattern) else name == pattern
+    return name == pattern or (_wild(pattern) and glob(name, pattern))
 
 
 def _wild(text: str) -> bool:

@@ -1,4 +1,4 @@
-"""`agent policy matrix`, `agent sessions list` and `agent audit list`: short commands that only read.
+"""`agent policy matrix` and `judge`, `agent sessions list` and `agent audit list`: short commands that only read.
 
 They need neither typer nor pydantic, which take most of the time of a command that prints a few lines. `read_command`
 parses the usual forms of their command lines. For every other form, such as a help page or a mistake, it returns None,
@@ -29,6 +29,9 @@ def read_command(words: list[str]) -> int | None:
     if group == "policy" and named in ([], ["matrix"]):
         if (found := _values(rest, ("json",))) is not None:
             return print_matrix(json="json" in found)
+    elif group == "policy" and named == ["judge"]:
+        if (found := _values(rest, ("unattended",), ("mode", "cwd", "config"))) is not None:
+            return _judge(**found)
     elif group == "sessions" and named in ([], ["list"]):
         switches, once = (("json", "all"), ("cwd",)) if named else (("json",), ())
         if (found := _values(rest, switches, once)) is not None:
@@ -83,6 +86,20 @@ def print_matrix(*, json: bool) -> int:
     else:
         print(table(), end="")
     return 0
+
+
+def _judge(
+    *, mode: str | None = None, unattended: bool = False, cwd: str | None = None, config: str | None = None
+) -> int | None:
+    """Judge the scripts of standard input and return the exit code; None if there is no such mode."""
+    from policy.model.tier import Mode
+
+    if mode is not None and mode not in (each.value for each in Mode):
+        return None
+    from runner.frontends.exec.judge import judge_lines
+
+    chosen = None if mode is None else Mode(mode)
+    return judge_lines(sys.stdin.buffer, sys.stdout, mode=chosen, unattended=unattended, cwd=cwd, config=config)
 
 
 def list_sessions(*, all: bool, json: bool, cwd: str | None) -> int:

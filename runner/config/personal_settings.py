@@ -105,9 +105,10 @@ def personal_patterns(workspace: str, home: str, environ: Mapping[str, str]) -> 
     """
     variables = {name: value for name, value in environ.items() if name not in ("PWD", "OLDPWD")} | {"HOME": home}
     found: dict[str, None] = {}
+    real = _resolver()
     for kind, value, git in _path_settings(home, environ, workspace):
         for path in setting_paths(kind, value, variables):
-            for pattern_ in _patterns(path, kind, workspace, home):
+            for pattern_ in _patterns(path, kind, workspace, home, real):
                 found[pattern_] = None
                 # If Git treats `.git` itself as a repository, relative paths start there.
                 if git and not pattern_.startswith(".git/"):
@@ -115,7 +116,7 @@ def personal_patterns(workspace: str, home: str, environ: Mapping[str, str]) -> 
     return tuple(found)[: 2 * _MOST]
 
 
-def _patterns(path: str, kind: SettingKind, workspace: str, home: str) -> Iterator[str]:
+def _patterns(path: str, kind: SettingKind, workspace: str, home: str, real: Callable[[str], str]) -> Iterator[str]:
     place = full_path(path, workspace, home)
     if not place:
         return
@@ -123,8 +124,8 @@ def _patterns(path: str, kind: SettingKind, workspace: str, home: str) -> Iterat
     tails = {place[len(workspace) + 1 :]} if inside(place, workspace) else set()
     if relative and not tails:  # `../x` of a repository inside the workspace may be in the workspace
         tails = {"/".join(name for name in path.split("/") if name not in ("..", ".", ""))} - {""}
-    if not relative and inside(real := _real(place), workspace):
-        tails.add(real[len(workspace) + 1 :])
+    if not relative and inside(at := real(place), workspace):
+        tails.add(at[len(workspace) + 1 :])
     for tail in sorted(tails):
         if not tail:
             yield from HOOKS if kind is SettingKind.HOOKS else ()
@@ -389,8 +390,21 @@ def _text(path: str) -> str:
     return read_start(path, _LONGEST, follow=True).decode("utf-8", "surrogateescape")
 
 
-def _real(path: str) -> str:
-    try:
-        return os.path.realpath(path)
-    except (OSError, ValueError):
-        return path
+def _resolver() -> Callable[[str], str]:
+    """Return a function from an absolute, normalised path to its real path, which looks up each folder once: most of
+    the files are in few folders.
+    """
+    folders: dict[str, str] = {}
+
+    def real(path: str) -> str:
+        folder, _, name = path.rpartition("/")
+        try:
+            at = folders.get(folder)
+            if at is None:
+                at = folders[folder] = os.path.realpath(folder or "/")
+            place = f"{at.rstrip('/')}/{name}"
+            return os.path.realpath(place) if os.path.islink(place) else place
+        except (OSError, ValueError):
+            return path
+
+    return real

@@ -11,7 +11,7 @@ from pathlib import Path
 from policy.model.assessment import Scope
 from policy.model.facts import SERVICE_CLIENTS, Facts, GitSource, Kind, PathFact, Remotes, ShellText
 from policy.model.profile import Profile
-from policy.model.secret_paths import Secrets, inside, name_patterns
+from policy.model.secret_paths import Secrets, folded, inside, name_patterns
 from policy.terms import Floor, workspace_floor
 from runner.facts import toolchains
 from runner.facts.environment import EnvVariables, caching, certificate_files, reading, trusting
@@ -226,16 +226,17 @@ def _etc(profile: Profile, secrets: Secrets, folders: frozenset[str]) -> list[st
     """Return the existing entries of /etc, and the targets of their links that nothing else covers."""
     plain = [entry for entry in profile.etc if not any(char in entry for char in "*?")]
     wild = name_patterns(tuple(entry for entry in profile.etc if any(char in entry for char in "*?")))
-    try:
-        matched = [name for name in sorted(os.listdir("/etc")) if wild.hold(name)]
-    except OSError:
-        matched = []
+    top, listed = _real("/etc"), _listed("/etc")
+    matched = [name for name in sorted(listed or ()) if wild.hold(name)]
+    missing = _absent(listed)
     entries: list[str] = []
     for name in dict.fromkeys([*plain, *matched]):
         path = f"/etc/{name}"
-        real = _real(path)
+        if missing(name) or not os.path.lexists(path):
+            continue
+        real = _real(path) if "/" in name or os.path.islink(path) else f"{top}/{name}"
         both = {path, real}  # most are not links: checked once
-        if not os.path.lexists(path) or any(secrets.exposed_by(one) or secrets.holds_folder(one) for one in both):
+        if any(secrets.exposed_by(one) or secrets.holds_folder(one) for one in both):
             continue
         entries.append(path)
         if not inside(real, "/proc") and not inside(real, "/dev") and not within(real, folders | {*entries}):
@@ -243,13 +244,32 @@ def _etc(profile: Profile, secrets: Secrets, folders: frozenset[str]) -> list[st
     return entries
 
 
+def _listed(folder: str) -> list[str] | None:
+    """Return the names in `folder`; None if it cannot be listed."""
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return None
+
+
+def _absent(names: list[str] | None) -> Callable[[str], bool]:
+    """Return a function that is True for paths that cannot exist in a folder with these `names`, because their first
+    name does not. One list costs less than a look-up of each of a hundred paths.
+    """
+    if names is None:  # a folder that cannot be listed may still be entered
+        return lambda path: False
+    known = frozenset(map(folded, names))
+    return lambda path: folded(path.partition("/")[0]) not in known
+
+
 def _private(environ: Mapping[str, str], home: str, profile: Profile) -> tuple[str, ...]:
     """Return our own folders, and the real paths of secret places of the home that are links."""
     private = list(paths.private(environ))
+    missing = _absent(_listed(home))
     common = frozenset([*profile.system, "/dev", "/proc"])  # `~/.bash_history -> /dev/null` makes no secret of that
     for entry in profile.secret_home:
         path = f"{home}/{entry}"
-        if "*" in entry or "?" in entry or not os.path.lexists(path):
+        if "*" in entry or "?" in entry or missing(entry) or not os.path.lexists(path):
             continue
         real = _real(path)
         if real != path and os.path.exists(real) and not within(real, common) and not inside(home, real):

@@ -39,7 +39,7 @@ class Redactor:
         """Return `text` without secrets, including one that its end cuts off. `before` is as in `split`."""
         if len(text) < _BEGINNING or not self._works:
             return text
-        if not before and not self._forms and not any(begin in text for begin in SHAPES):
+        if not before and not self._forms and (len(text) < _LEAST or not any(begin in text for begin in SHAPES)):
             return text  # nothing in it can be a key: most texts of a record
         return self._whole(text, before)
 
@@ -271,6 +271,7 @@ SHAPES = {
                     rf"(?:(?:{_BETWEEN}[A-Za-z0-9+/]{{0,22}}={{1,2}})?(?:{_BETWEEN})?\+?{_END})?)?",
 }
 # fmt: on
+_LEAST = 20  # characters of the shortest key of a known shape
 _THROUGH = ("sk-", "eyJ")  # their patterns read a run of `_WORD` to its end before they fail
 _MOST = {"eyJ": 4096, "-----BEGIN ": 16384}  # characters held back for an incomplete key; 512 for all others
 

@@ -120,14 +120,14 @@ CHANGING = """
 import pathlib, sys
 from runner.audit.log import AuditLog
 from runner.cli.main import main
-decided = AuditLog.decided
+began = AuditLog.began
 def change_then_record(*words, **more):
     pathlib.Path("f").write_text("touch made\\n")
-    return decided(*words, **more)
+    return began(*words, **more)
 if "--unchanged" in sys.argv:
     sys.argv.remove("--unchanged")
 else:
-    AuditLog.decided = change_then_record
+    AuditLog.began = change_then_record
 sys.exit(main())
 """
 

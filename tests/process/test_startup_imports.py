@@ -199,6 +199,19 @@ def test_a_command_that_only_reads_loads_few_modules(
     assert len(loaded) <= every, loaded
 
 
+def test_judging_loads_neither_typer_nor_pydantic(tmp_path: Path) -> None:
+    script = LOADED.replace("print(json.dumps(names)", "print(json.dumps(sorted(sys.modules))")
+    argv = [sys.executable, "-c", script, "policy", "judge", "--mode", "plan"]
+    environ = {"HOME": str(tmp_path / "home"), "PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
+    (folder := tmp_path / "work").mkdir()
+    asked = '{"id": 1, "cmd": "true"}\n'
+    done = subprocess.run(
+        argv, cwd=folder, env=environ, input=asked, capture_output=True, text=True, check=True, timeout=60
+    )
+    assert json.loads(done.stdout)["verdict"] == "allow"
+    assert not set(json.loads(done.stderr.splitlines()[-1])) & {"typer", "rich", "pydantic", "asyncio", "dataclasses"}
+
+
 def test_a_command_of_typer_loads_the_module_of_no_other_command(tmp_path: Path) -> None:
     argv = [sys.executable, "-c", LOADED, "grants", "list"]
     environ = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}

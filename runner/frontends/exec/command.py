@@ -63,13 +63,14 @@ def run_exec(args: GateArgs, spare: "SpareHelper | None") -> int:
             from runner.gate.wording import action_words
 
             with open_log(case.gate.settings, os.environ) as audit:
-                session = audit.session(case.session(None, case.policy()), case.session_name())
+                begun = case.session(None, case.policy())
                 if case.unworkable:
                     from runner.audit.records import Refusal
 
+                    session = audit.session(begun, case.session_name())
                     audit.refused(session, Refusal("exec", action_words(action, gate.cwd), verdict.problem))
                 else:
-                    audit.decided(session, case.decision(verdict, "none"))
+                    session, _ = audit.began(begun, case.session_name(), case.decision(verdict, "none"))
             return report.denied(case.assessment, verdict, session)
         case Allow() as verdict:
             minimum = Level(args.least.upper()) if args.least else gate.settings.sandbox_minimum

@@ -43,5 +43,5 @@ def record(call: GuardedCall, gate: Gate, assessment: Assessment, verdict: Allow
         guarded_session=call.session,
     )
     with open_log(gate.settings, os.environ) as audit:
-        session = audit.session(info, audit_session(call.agent, call.session))
-        audit.decided(session, Decision(call.tool, assessment, verdict, "none", noted=noted, call=call.call))
+        decision = Decision(call.tool, assessment, verdict, "none", noted=noted, call=call.call)
+        audit.began(info, audit_session(call.agent, call.session), decision)

@@ -25,6 +25,7 @@ _SCRIPTS = ("git status && ls -la | head -n 3", 'for f in *.py; do echo "$f" > b
 _REHEARSED = (
     ("exec", "--", "/bin/true"), ("exec", "true && echo a | cat"), ("exec", "--mode", "trust-project", "true; touch a"),
     ("why", "git status && rm -rf x"), ("why", "--json", "ls"),
+    ("policy", "judge"),
 )  # fmt: skip
 Stamps = dict[str, tuple[int, int]]
 
