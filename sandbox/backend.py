@@ -381,6 +381,14 @@ class Backend(Protocol):
         """
         ...
 
+    def prepare(self, terms: Terms, layer: ChangeLayer) -> None:
+        """Start in the background what a later `run` with this layer needs, so that it starts sooner.
+
+        Without this call, or if the preparation fails, that `run` does everything itself. The folders of a layer that
+        is not needed any more may be removed.
+        """
+        ...
+
     async def layered(self, terms: Terms, folder: str) -> str:
         """Return why a command under `terms` cannot run on a layer made in `folder`, in words; empty if it can."""
         ...

@@ -103,6 +103,9 @@ class Container:
         self.pool.give_back(terms, box)
         return box.enforcement
 
+    def prepare(self, terms: Terms, layer: ChangeLayer) -> None:
+        pass  # there are no layers
+
     async def layered(self, terms: Terms, folder: str) -> str:
         return NO_LAYER
 

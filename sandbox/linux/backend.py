@@ -95,6 +95,7 @@ class Linux:
         self.feed: Feed | None = None
         self.scratch: Scratch | None = None  # the session's own /tmp, whose files stay between commands
         self.processes: set[LinuxProcess] = set()  # those that run beside the commands
+        self._preparing: dict[str, asyncio.Task[None]] = {}  # by the upper folder of the layer
 
     # ---- the Backend protocol
 
@@ -122,8 +123,12 @@ class Linux:
             from sandbox.linux.process_watch import end_exposed
 
             await end_exposed(self.processes, terms.write)
-        launch = None if layer is None else lambda terms: self._launch(terms, layer)
-        helper = await self.pool.take(terms, launch)
+        if layer is None:
+            helper = await self.pool.take(terms)
+        else:
+            if (preparing := self._preparing.get(layer.upper)) is not None:
+                await asyncio.wait({preparing})
+            helper = await self.pool.take(terms, lambda terms: self._launch(terms, layer), layer.upper)
         healthy, since = False, time.time()
         halves = self.feed.processes(helper.process.pid) if self.feed is not None else frozenset()
         try:
@@ -134,7 +139,7 @@ class Linux:
                 outcome = await (work if helper.egress is None else helper.egress.around(work))
                 refused = helper.group.refused() if outcome.status else 0
                 # After a memory kill the private file systems may still be full, so the helper is not used again.
-                healthy = outcome.ended_by != "memory" and layer is None
+                healthy = outcome.ended_by != "memory"
             except BaseException:
                 helper.kill()  # first, so that the command cannot create files after the scan
                 if watch is not None:
@@ -145,8 +150,11 @@ class Linux:
                     watch.close()
         finally:
             # A helper that was interrupted in the middle of an answer is not used again.
-            if healthy:
+            if healthy and layer is None:
                 self.pool.give_back(terms, helper)
+            elif healthy:
+                helper.end_first()
+                asyncio.get_running_loop().call_soon(self.pool.discard, terms, helper)  # the caller need not wait
             else:
                 self.pool.discard(terms, helper)
             if layer is not None and helper.lingers:
@@ -185,6 +193,19 @@ class Linux:
         if violations == outcome.violations and outcome.enforcement is enforcement:
             return outcome
         return replace(outcome, violations=violations, enforcement=enforcement)
+
+    def prepare(self, terms: Terms, layer: ChangeLayer) -> None:
+        """Start the helper for a later `run` with this layer in the background. That call raises what fails here."""
+        if self._no_layer(terms) or layer.upper in self._preparing:
+            return
+        making = self.pool.keep(terms, lambda terms: self._launch(terms, layer), layer.upper)
+        task = self._preparing[layer.upper] = asyncio.get_running_loop().create_task(making)
+
+        def done(task: asyncio.Task[None]) -> None:
+            del self._preparing[layer.upper]
+            _ = task.cancelled() or task.exception()  # marks the exception as read
+
+        task.add_done_callback(done)
 
     async def layered(self, terms: Terms, folder: str) -> str:
         """Return why a command under `terms` cannot run on a layer made in `folder`; empty if it can."""
@@ -249,6 +270,9 @@ class Linux:
         return LateFiles(terms, helper.scan, known_trees(self.cache), lambda: self._survey(terms))
 
     async def close(self) -> None:
+        for preparing in (*self._preparing.values(),):
+            preparing.cancel()
+            await asyncio.wait({preparing})
         await asyncio.gather(*(process.end() for process in self.processes))
         if self.feed is not None:
             self.feed.close()
@@ -274,7 +298,15 @@ class Linux:
         helper is idle.
         """
         helper.wake()  # the helper wakes up while the runner scans
+        if helper.layer is not None and not self._same_top(helper.layer):
+            return False
         return self._survey(terms) == helper.scan
+
+    @staticmethod
+    def _same_top(layer: ChangeLayer) -> bool:
+        """Return True if the upper folder of a layer still has the mode and the owner of the workspace."""
+        lower, upper = os.stat(layer.workspace), os.stat(layer.upper)
+        return (lower.st_mode, lower.st_uid, lower.st_gid) == (upper.st_mode, upper.st_uid, upper.st_gid)
 
     def _covers(self, helper: HelperHandle, terms: Terms) -> bool:
         """Return True if no file that must be protected was moved while `helper` made its mounts. T3 makes none."""
@@ -284,14 +316,14 @@ class Linux:
         return survey(terms, self.scratch.path if self.scratch else "", self.cache)
 
     def _launch(self, terms: Terms, layer: ChangeLayer | None = None) -> HelperHandle:
-        """Return the prelaunched helper if it fits these terms and there is no `layer`; else launch a new one."""
+        """Return the prelaunched helper if it fits these terms and this layer; else launch a new one."""
         if self.feed is None and os.geteuid() == 0:  # only root may read the log
             from sandbox.linux.landlock_log import feed
 
             self.feed = feed()
         network = None
-        fits = self.scratch is None and not self.files and layer is None
-        taken = self.ahead.take(self.name, terms) if self.ahead and fits else None
+        fits = self.scratch is None and not self.files
+        taken = self.ahead.take(self.name, terms, layer) if self.ahead and fits else None
         if taken is not None:
             launched, self.scratch = taken
         else:
@@ -310,7 +342,7 @@ class Linux:
             )
         parts = (launched.process, launched.control, launched.group, launched.scan)
         none, grace = Enforcement(Level.NONE, self.name), GRACE if self.name == "T3" else 0.0
-        helper = HelperHandle(*parts, none, grace=grace, decoys=launched.decoys, layered=layer is not None)
+        helper = HelperHandle(*parts, none, grace=grace, decoys=launched.decoys, layer=layer)
         if network is not None:
             network.enter(helper, port)
             helper.entered = network

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import select
+import signal
 import socket
 import subprocess
 from dataclasses import dataclass, field
@@ -11,7 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from policy.describe.phrases import plain
-from sandbox.backend import DIRECT, Enforcement, Listener, NetworkOptions
+from sandbox.backend import DIRECT, ChangeLayer, Enforcement, Listener, NetworkOptions
 from sandbox.linux.cgroup import ControlGroup
 from sandbox.linux.helper_process import WAKE, end
 from sandbox.linux.helper_request import HelperRequest
@@ -49,9 +50,9 @@ class HelperHandle:
     decoys: "Decoys | None" = None  # what its canary attacks, until the canary was judged
     egress: "Egress | None" = None  # the proxy, if the terms name hosts
     grace: float = 0.0  # seconds for the helper to end its command before the helper is killed
-    layered: bool = False  # its command changes the layer of an overlay instead of the workspace
-    lingers: bool = False  # set by `kill` if `layered`: processes of the command may still run
-    _first: int = -1  # a descriptor of process 1 of its namespace, if `layered` (pidfd_open(2))
+    layer: ChangeLayer | None = None  # its command changes these folders of an overlay instead of the workspace
+    lingers: bool = False  # set by `end_first`: processes of the command may still run
+    _first: int = -1  # a descriptor of process 1 of its namespace, if there is a `layer` (pidfd_open(2))
     eager: bool = False  # set by `wake` for the next command: wait for the answer without sleeping
     _said: select.poll = field(default_factory=select.poll)
 
@@ -93,7 +94,7 @@ class HelperHandle:
             await first.settle(READY)
         finally:
             self.handed = first.handed
-        if self.layered and self.handed:
+        if self.layer is not None and self.handed:
             *others, self._first = self.handed
             self.handed = tuple(others)
         return first.line or "failed 110 start the helper"
@@ -173,22 +174,28 @@ class HelperHandle:
         finally:
             exchange.close()
 
-    def kill(self) -> None:
-        """End the helper and all processes in its namespaces. Calling this again has no effect.
-
-        For a helper with a layer, wait until all of them have ended, but at most `LAST` seconds.
+    def end_first(self) -> None:
+        """End all processes that may use the layer, if there is one, and set `lingers` unless they end in `LAST`
+        seconds. Calling this again has no effect. The helper must then be killed.
         """
+        if self._first < 0:
+            return
+        # THREAT T303: process 1 ends only after all others of its namespace (pid_namespaces(7)).
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._first, signal.SIGKILL)
+        waiting = select.poll()
+        waiting.register(self._first, select.POLLIN)
+        self.lingers = not waiting.poll(LAST * 1000)
+        os.close(self._first)
+        self._first = -1
+
+    def kill(self) -> None:
+        """End the helper and all processes in its namespaces. Calling this again has no effect."""
         if self.egress is not None:
             self.egress.close()
+        self.end_first()
         end(self.process, self.control, self.group, self.grace)
         self.drop_decoys()
-        if self._first >= 0:
-            # THREAT T303: process 1 ends only after all others of its namespace (pid_namespaces(7)).
-            waiting = select.poll()
-            waiting.register(self._first, select.POLLIN)
-            self.lingers = not waiting.poll(LAST * 1000)
-            os.close(self._first)
-            self._first = -1
         handed, self.handed = self.handed, ()
         for handle in handed:
             os.close(handle)

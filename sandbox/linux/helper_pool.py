@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 SLOTS = 8  # members for the same Terms at one time; a further command waits for one
 IDLE = 4  # members kept for the next command; a helper needs about 10 MB
 TRIES = 3  # starts of a member while other commands move files
+KEPT = 2  # members of `keep` that wait at one time
 REST = 300.0  # seconds after which an idle member is ended
 
 
@@ -72,14 +73,16 @@ class HelperPool(Generic[S]):
         self.all: set[S] = set()
         self._launch, self._prove, self._fits, self._covers, self._rest = launch, prove, fits, covers, REST
         self._idle: list[_Idle[S]] = []  # least recently used first
+        self._kept: dict[str, tuple[str, S]] = {}  # by mark: the key and the member of `keep`, oldest first
         self._gates: dict[str, asyncio.Semaphore] = {}
         self._users: dict[str, int] = {}  # tasks that hold a gate or wait for it
         self._timer: asyncio.TimerHandle | None = None
 
-    async def take(self, terms: Terms, launch: Callable[[Terms], S] | None = None) -> S:
+    async def take(self, terms: Terms, launch: Callable[[Terms], S] | None = None, mark: str = "") -> S:
         """Return a member for `terms` that no other task uses. Raises SandboxUnavailable if none can be started.
 
-        `launch` makes a member for one command, which the caller has to `discard`.
+        `launch` makes a member for one command, which the caller has to `discard`. It is not called if `keep` made one
+        with the same `mark`.
         """
         key = helper_key(terms)
         gate = self._gates.get(key)
@@ -92,10 +95,20 @@ class HelperPool(Generic[S]):
             self._leave(key)
             raise
         try:
-            return (None if launch else self._idle_one(key, terms)) or await self._start(terms, launch)
+            member = self._kept_one(key, terms, mark) if launch else self._idle_one(key, terms)
+            return member or await self._start(terms, launch)
         except BaseException:
             self._leave(key, gate)
             raise
+
+    async def keep(self, terms: Terms, launch: Callable[[Terms], S], mark: str) -> None:
+        """Make a member for a later `take` with this `mark`, and end the oldest one that waits beyond `KEPT`.
+
+        Raises SandboxUnavailable.
+        """
+        self._kept[mark] = helper_key(terms), await self._start(terms, launch)
+        if len(self._kept) > KEPT:
+            self._end(self._kept.pop(next(iter(self._kept)))[1])
 
     async def take_apart(self, terms: Terms) -> S:
         """Return a member for a process that stays. It uses no slot, and only `end` gives it up.
@@ -134,6 +147,7 @@ class HelperPool(Generic[S]):
         for member in list(self.all):
             self._end(member)
         self._idle.clear()
+        self._kept.clear()
 
     async def _start(self, terms: Terms, launch: Callable[[Terms], S] | None = None) -> S:
         for count in range(1, TRIES + 1):
@@ -176,6 +190,14 @@ class HelperPool(Generic[S]):
             if member.usable and self._fits(member, terms):
                 return member
             self._end(member)
+        return None
+
+    def _kept_one(self, key: str, terms: Terms, mark: str) -> S | None:
+        """Return the member of `keep` with this mark, or None. End it if its terms differ or it does not fit."""
+        kept_for, member = self._kept.pop(mark, ("", None))
+        if member is None or (kept_for == key and member.usable and self._fits(member, terms)):
+            return member
+        self._end(member)
         return None
 
     def _leave(self, key: str, gate: asyncio.Semaphore | None = None) -> None:
@@ -229,12 +251,19 @@ class NetworkPool(HelperPool["HelperHandle"]):
         if helper.handed and _shares(terms):
             self._makers[network_key(terms)] = helper
 
-    async def take(self, terms: Terms, launch: "Callable[[Terms], HelperHandle] | None" = None) -> "HelperHandle":
+    async def take(
+        self, terms: Terms, launch: "Callable[[Terms], HelperHandle] | None" = None, mark: str = ""
+    ) -> "HelperHandle":
         """Return a helper as HelperPool does. Of several helpers with equal rights that start at the same time, the
         others wait for the first, whose namespace they share.
         """
         async with self._turn(terms):
-            return await super().take(terms, launch)
+            return await super().take(terms, launch, mark)
+
+    async def keep(self, terms: Terms, launch: "Callable[[Terms], HelperHandle]", mark: str) -> None:
+        """Make a helper for a later `take`, in the shared namespace as `take` does."""
+        async with self._turn(terms):
+            await super().keep(terms, launch, mark)
 
     async def take_apart(self, terms: Terms) -> "HelperHandle":
         """Return a helper for a process that stays, in the shared namespace as `take` does."""

@@ -221,20 +221,28 @@ def known_trees(cache: Path | None) -> FolderTrees:
 class PrelaunchedHelper:
     """A launch before its backend exists, for one tier and the Terms of the first command, with its scratch folder.
 
+    `layer`: the folders of the overlay on which that command runs; None if it changes the workspace itself.
     `later` is that of `SpareHelper`.
     """
 
     def __init__(
-        self, tier: str, terms: Terms, scratch: Scratch, launched: Launch, later: contextlib.ExitStack | None = None
+        self,
+        tier: str,
+        terms: Terms,
+        scratch: Scratch,
+        launched: Launch,
+        *,
+        layer: ChangeLayer | None = None,
+        later: contextlib.ExitStack | None = None,
     ) -> None:
         self.later = later
-        self._tier, self._key, self._scratch = tier, plan_builder.helper_key(terms), scratch
+        self._fits, self._scratch = (tier, plan_builder.helper_key(terms), layer), scratch
         self._launch: Launch | None = launched
 
-    def take(self, tier: str, terms: Terms) -> tuple[Launch, Scratch] | None:
+    def take(self, tier: str, terms: Terms, layer: ChangeLayer | None = None) -> tuple[Launch, Scratch] | None:
         """Return the launch and the scratch folder, which the caller then ends and removes; None if they do not fit."""
         launched = self._launch
-        if launched is None or (tier, plan_builder.helper_key(terms)) != (self._tier, self._key):
+        if launched is None or (tier, plan_builder.helper_key(terms), layer) != self._fits:
             return None
         self._launch = None
         return launched, self._scratch
@@ -249,10 +257,12 @@ class PrelaunchedHelper:
 
 @contextlib.contextmanager
 def launched_ahead(
-    name: str | None, terms: Terms, *, cache: Path, spare: SpareHelper
+    name: str | None, terms: Terms, *, cache: Path, spare: SpareHelper, layer: ChangeLayer | None = None
 ) -> Iterator[PrelaunchedHelper | None]:
     """Yield a helper without file actions that confines itself meanwhile, for the backend `name` (None: T1). End the
     helper at the end unless it was taken. Yield None for other backends and other platforms than Linux.
+
+    `layer`: the folders of the overlay of the first command, for T1 only.
     """
     tier = TIERS[0] if name is None else name
     if tier not in TIERS or sys.platform != "linux":
@@ -260,11 +270,11 @@ def launched_ahead(
         return
     scratch = Scratch()
     try:
-        launched = launch(tier, terms, scratch, cache=cache, files=False, spare=spare)
+        launched = launch(tier, terms, scratch, cache=cache, files=False, spare=spare, layer=layer)
     except BaseException:
         scratch.remove()
         raise
-    ahead = PrelaunchedHelper(tier, terms, scratch, launched, spare.later)
+    ahead = PrelaunchedHelper(tier, terms, scratch, launched, layer=layer, later=spare.later)
     try:
         yield ahead
     finally:

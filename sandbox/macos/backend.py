@@ -135,6 +135,9 @@ class Seatbelt:
         self.enforcement = Enforcement(Level.PARTIAL, self.name, tuple(sorted(checks.items())), LACKS)
         return self.enforcement
 
+    def prepare(self, terms: Terms, layer: ChangeLayer) -> None:
+        pass  # there are no layers
+
     async def layered(self, terms: Terms, folder: str) -> str:
         return NO_LAYER
 

@@ -32,6 +32,7 @@ from tests.escapes.world import ADDRESS, Stage, World, compiled
 
 ATTEMPTS: tuple[Attempt, ...] = (*FILES, *NETWORK, *KERNEL, *PROCESSES, *WORKSPACE)
 AGENT = Path(sys.executable).parent / "agent"
+LAYERED = Path(__file__).with_name("layered_agent.py")
 LIMITS = {"pids": "256", "memory": "512M", "file": "64M", "output": "2M", "disk": "256M"}
 WATCHED = b"the command was ended: it created an auto-run file"
 USERS = ("root", "nobody") if os.geteuid() == 0 else ("self",)
@@ -53,8 +54,10 @@ class Verdict:
     why: str = ""
 
 
-def once(world: World, attempt: Attempt, backend: str | None, binary: Path | None) -> Run:
-    """Under `backend`, or unconfined when there is none."""
+def once(
+    world: World, attempt: Attempt, backend: str | None, binary: Path | None, program: tuple[str, ...] = (str(AGENT),)
+) -> Run:
+    """Run one attempt by `program` under `backend`, or unconfined when there is none."""
     stage = world.lay(attempt, binary)
     argv = stage.argv
     if backend is None and os.geteuid() == 0 and world.uid == 0:
@@ -63,7 +66,7 @@ def once(world: World, attempt: Attempt, backend: str | None, binary: Path | Non
         limits = {**LIMITS, "wall": str(attempt.seconds)}
         told = [part for name, value in limits.items() for part in ("--limit", f"{name}={value}")]
         agent = [
-            str(AGENT),
+            *program,
             "exec",
             "--backend",
             backend,
@@ -188,19 +191,28 @@ def _resident(world: World) -> Iterator[None]:
 
 
 def judge(
-    backends: list[str], user: str, chosen: list[Attempt], *, controls: bool, warm: bool = False
+    backends: list[str],
+    user: str,
+    chosen: list[Attempt],
+    *,
+    controls: bool,
+    warm: bool = False,
+    program: tuple[str, ...] = (str(AGENT),),
 ) -> Iterator[tuple[str, Verdict]]:
-    """Each attempt under each backend, as it comes. `warm`: the resident process of the user runs the commands."""
+    """Judge each attempt under each backend, as it comes. `warm`: the resident process of the user runs the commands.
+
+    `program` is the command that runs `agent`.
+    """
     world = World(user)
     try:
         with _resident(world) if warm else contextlib.nullcontext():
-            yield from _each(world, backends, user, chosen, controls=controls)
+            yield from _each(world, backends, user, chosen, program, controls=controls)
     finally:
         world.close()
 
 
 def _each(
-    world: World, backends: list[str], user: str, chosen: list[Attempt], *, controls: bool
+    world: World, backends: list[str], user: str, chosen: list[Attempt], program: tuple[str, ...], *, controls: bool
 ) -> Iterator[tuple[str, Verdict]]:
     for attempt in chosen:
         binary = compiled(attempt, world.base) if attempt.language == "c" else None
@@ -208,7 +220,7 @@ def _each(
         if controls and attempt.kind == "limits" and user != "root":
             _await_end_of_bomb(world.uid)
         for backend in backends:
-            yield backend, judged(attempt, control, once(world, attempt, backend, binary))
+            yield backend, judged(attempt, control, once(world, attempt, backend, binary, program))
 
 
 def available() -> list[str]:
@@ -262,6 +274,7 @@ def main() -> int:
     parser.add_argument("--part", default="1/1", help="one of several shares, as 1/2")
     parser.add_argument("--no-control", action="store_true", help="only confined: quicker, and NA cannot be told")
     parser.add_argument("--warm", action="store_true", help="by the resident process of each user")
+    parser.add_argument("--layer", action="store_true", help="each command on a layer, which is then discarded (T1)")
     parser.add_argument("--json", action="store_true", help="verdicts as JSON on standard output")
     parser.add_argument("--list", action="store_true", help="the attempts, without running them")
     parser.add_argument("-v", action="store_true", help="every verdict as it comes")
@@ -274,14 +287,16 @@ def main() -> int:
         for each in chosen:
             print(f"{each.kind:<12} {each.name:<26} {each.why}")
         return 0
-    backends = told.backend or os.environ.get("ESCAPES_BACKENDS", "").split() or available()
+    program = (sys.executable, str(LAYERED)) if told.layer else (str(AGENT),)
+    backends = ["T1"] if told.layer else told.backend or os.environ.get("ESCAPES_BACKENDS", "").split() or available()
     if (status := in_a_world(sys.argv[1:], backends)) is not None:
         return status
     settle_in()
     started, answers = time.monotonic(), []
     with contextlib.suppress(KeyboardInterrupt):  # what was found until then is worth something
         for user in told.user or USERS:
-            for backend, found in judge(backends, user, chosen, controls=not told.no_control, warm=told.warm):
+            told_of = {"controls": not told.no_control, "warm": told.warm, "program": program}
+            for backend, found in judge(backends, user, chosen, **told_of):
                 here = {"backend": backend, "user": user, "name": found.attempt.name, "kind": found.attempt.kind}
                 answers.append({**here, "verdict": found.word, "why": found.why})
                 if told.v or found.word in ("ESCAPED", "ERROR"):

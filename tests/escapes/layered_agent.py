@@ -1,0 +1,43 @@
+"""The program `agent` with every writing command on a layer of its own, for the escape attempts: `layered_agent.py ARGS`.
+
+The changes in the layer are listed and then discarded, so an attempt that shows in the workspace got through the
+overlay. A command for which there is no layer fails the run, so that no attempt counts as contained without one.
+"""
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from policy.model.action import RunArgv, RunScript
+from policy.model.verdict import Permit, Rights
+from ringfence import main
+from sandbox.backend import Outcome
+from sandbox.inside import safe_rmtree
+from sandbox.linux.backend import Linux
+from sandbox.workspace.layer import new_layer, read_layer
+
+_directly = Linux.run
+
+
+async def _on_layer(self: Linux, permit: Permit, **told: Any) -> Outcome:
+    terms = permit.terms
+    if terms.rights is not Rights.WORKSPACE_WRITE or not isinstance(permit.action, RunScript | RunArgv):
+        return await _directly(self, permit, **told)
+    place = tempfile.mkdtemp(prefix="layers-", dir=Path(terms.workspace).parent)
+    try:
+        if why := await self.layered(terms, place):
+            raise RuntimeError(f"there is no layer: {why}")
+        layer = new_layer(terms.workspace, place)
+        outcome = await _directly(self, permit, layer=layer, **told)
+        read_layer(layer)
+        return outcome
+    finally:
+        safe_rmtree.remove(place)
+
+
+if __name__ == "__main__":
+    Linux.run = _on_layer  # type: ignore[method-assign]  # the program itself passes no layer to these commands
+    sys.exit(main())

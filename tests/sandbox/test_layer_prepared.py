@@ -1,0 +1,159 @@
+"""Tests of helpers with a layer that were started before their command: when they are used, and when not."""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from policy.model.action import RunScript
+from policy.model.verdict import _MINT, Permit, Rights, Terms
+from sandbox.backend import Outcome
+from sandbox.linux.backend import Linux
+from sandbox.linux.helper_handle import HelperHandle
+from sandbox.workspace.layer import ChangeLayer, new_layer, read_layer
+from tests.sandbox.test_sandbox_many import SYSTEM, left_behind
+
+
+class Counting(Linux):
+    """The backend, which counts the helpers that it starts."""
+
+    launches = 0
+
+    def _launch(self, terms: Terms, layer: ChangeLayer | None = None) -> HelperHandle:
+        self.launches += 1
+        return super()._launch(terms, layer)
+
+
+@pytest.fixture
+def terms(tmp_path: Path) -> Terms:
+    workspace = tmp_path / "w"
+    workspace.mkdir()
+    (workspace / "file.txt").write_text("hello\n")
+    (tmp_path / "layers").mkdir()
+    home, env = "/nonexistent", (("PATH", "/usr/bin:/bin"),)
+    return Terms(Rights.WORKSPACE_WRITE, str(workspace), home, system=SYSTEM, env=env, hidden=(".env",))
+
+
+Meanwhile = Callable[[Path, Terms], Terms]
+
+
+def same(workspace: Path, terms: Terms) -> Terms:
+    return terms
+
+
+def secret(workspace: Path, terms: Terms) -> Terms:
+    (workspace / ".env").write_text("KEY=hunted\n")
+    return terms
+
+
+def mode(workspace: Path, terms: Terms) -> Terms:
+    workspace.chmod(0o711)
+    return terms
+
+
+def other(workspace: Path, terms: Terms) -> Terms:
+    return replace(terms, env=(("PATH", "/usr/bin:/bin"), ("MORE", "1")))
+
+
+def edited(workspace: Path, terms: Terms) -> Terms:
+    (workspace / "file.txt").write_text("edited\n")
+    return terms
+
+
+# fmt: off
+ROWS: list[tuple[Meanwhile, int, str]] = [
+    (same,   1, "the helper is used"),
+    (edited, 1, "and shows what the user wrote meanwhile"),
+    (secret, 2, "a secret file appeared, which its mounts do not cover"),
+    (mode,   2, "the workspace has another mode, which its layer does not show"),
+    (other,  2, "the command has other rights"),
+]
+# fmt: on
+
+
+@pytest.mark.threat("T302")
+@pytest.mark.parametrize(("meanwhile", "launches", "why"), ROWS, ids=[row[2] for row in ROWS])
+def test_a_prepared_helper_is_used_only_if_it_fits(
+    terms: Terms, tmp_path: Path, meanwhile: Meanwhile, launches: int, why: str
+) -> None:
+    workspace = Path(terms.workspace)
+
+    async def main(backend: Counting) -> Outcome:
+        layer = new_layer(terms.workspace, str(tmp_path / "layers"))
+        backend.prepare(terms, layer)
+        while backend._preparing:
+            await asyncio.sleep(0.01)
+        assert backend.launches == 1
+        now = meanwhile(workspace, terms)
+        script = "cat file.txt; cat .env 2>/dev/null; echo > made"
+        outcome = await backend.run(Permit(RunScript(script, terms.workspace), now, _MINT), layer=layer)
+        assert [change.path for change in read_layer(layer)] == ["made"]
+        return outcome
+
+    outcome, backend = run(main)
+    assert (outcome.status, outcome.stdout) == (0, (workspace / "file.txt").read_bytes()), why
+    assert backend.launches == launches
+    assert not (workspace / "made").exists()
+
+
+def run(main: Callable[[Counting], Awaitable[Outcome]]) -> tuple[Outcome, Counting]:
+    backend = Counting("T1", files=False)
+
+    async def whole() -> Outcome:
+        try:
+            return await main(backend)
+        finally:
+            await backend.close()
+
+    outcome = asyncio.run(whole())
+    assert left_behind() == []
+    return outcome, backend
+
+
+def test_a_command_waits_for_the_helper_that_is_being_prepared(terms: Terms, tmp_path: Path) -> None:
+    async def main(backend: Counting) -> Outcome:
+        layer = new_layer(terms.workspace, str(tmp_path / "layers"))
+        backend.prepare(terms, layer)
+        backend.prepare(terms, layer)
+        return await backend.run(Permit(RunScript("echo ran", terms.workspace), terms, _MINT), layer=layer)
+
+    outcome, backend = run(main)
+    assert (outcome.stdout, backend.launches) == (b"ran\n", 1)
+
+
+def test_layers_that_were_prepared_in_vain_are_ended(terms: Terms, tmp_path: Path) -> None:
+    async def main(backend: Counting) -> Outcome:
+        for _ in range(4):
+            backend.prepare(terms, new_layer(terms.workspace, str(tmp_path / "layers")))
+        while backend._preparing:
+            await asyncio.sleep(0.01)
+        assert len(backend.pool.all) == 2
+        missing = ChangeLayer(terms.workspace, f"{tmp_path}/no/upper", f"{tmp_path}/no/work")
+        backend.prepare(terms, missing)  # fails, which is no error before its command
+        while backend._preparing:
+            await asyncio.sleep(0.01)
+        backend.prepare(terms, new_layer(terms.workspace, str(tmp_path / "layers")))  # ended while it starts
+        return Outcome(0)
+
+    run(main)
+
+
+def test_commands_on_layers_run_side_by_side(terms: Terms, tmp_path: Path) -> None:
+    """Each sees its own changes alone."""
+
+    async def main(backend: Counting) -> Outcome:
+        layers = [new_layer(terms.workspace, str(tmp_path / "layers")) for _ in range(6)]
+        scripts = [f"echo {n} > made; sleep 0.0{n}; cat made; ls | wc -l" for n in range(6)]
+        permits = [Permit(RunScript(script, terms.workspace), terms, _MINT) for script in scripts]
+        backend.prepare(terms, layers[0])
+        outcomes = await asyncio.gather(
+            *(backend.run(permit, layer=layer) for permit, layer in zip(permits, layers, strict=True))
+        )
+        assert [outcome.stdout.decode() for outcome in outcomes] == [f"{n}\n2\n" for n in range(6)]
+        return outcomes[0]
+
+    run(main)
+    assert os.listdir(terms.workspace) == ["file.txt"]
