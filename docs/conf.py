@@ -43,6 +43,7 @@ CONTENTS = {
         Skills <guide/skills>
         Bundles <guide/bundles>
         Undo <guide/undo>
+        Transactions <guide/transactions>
         One command <guide/one-command>
         Runs <guide/run>
         Remote access <guide/remote>

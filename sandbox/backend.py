@@ -43,7 +43,8 @@ class Violation:
     Attributes:
         inferred: True if the attempt was concluded from the program's own message, not reported by the kernel.
         layer: The layer that stopped the attempt: `landlock` (by the kernel's record of it), `proxy`, `limit`, `watch`
-            (moved aside afterwards), `signing` (a signature was refused), or `guess` if `inferred`.
+            (moved aside afterwards), `transaction` (not applied), `signing` (a signature was refused), or `guess` if
+            `inferred`.
         right: The flag that would have allowed the attempt: `--read PATH`, `--write PATH` or `--host HOST`; empty if no
             flag would.
     """

@@ -29,7 +29,7 @@ _DECIDED = frozenset((
 _FINISHED = frozenset((
     "kind", "time", "decided", "agent", "parent", "status", "seconds", "ended_by", "bytes", "truncated", "problem",
     "violations", "connections", "connected", "enforcement", "started", "used", "changed", "changes",
-    "hook",
+    "hook", "transaction",
 ))
 # fmt: on
 _ACTOR = ("agent", "parent")
@@ -246,6 +246,7 @@ def _outcome(deed: DecisionTrail) -> Iterator[ExplanationSection]:
     files = [mapping(item) for item in items(body.get("changed"))]
     changed = [f"{text(file.get('how'))} {text(file.get('path'))}" for file in files]
     yield "changed", shown(changed + _more(body.get("changes"), len(files), "files"))
+    yield "transaction", shown([*_transaction(mapping(body.get("transaction")))])
     stopped = []
     for violation in map(mapping, items(body.get("violations"))):
         seen = f"seen by {text(violation.get('layer'))}"
@@ -254,6 +255,22 @@ def _outcome(deed: DecisionTrail) -> Iterator[ExplanationSection]:
         stopped += [f"  fix: {text(violation.get('fix'))}"] if violation.get("fix") else []
     yield "blocked by the sandbox", shown(stopped)
     yield "network", shown([*_connections(body)])
+
+
+def _transaction(done: Body) -> Iterator[str]:
+    """Yield the exact changes of a command that ran as a transaction: with the hashes before and after."""
+    if not done:
+        return
+    files = [mapping(item) for item in items(done.get("files"))]
+    yield f"applied by {text(done.get('by'))}: {done.get('count')} files, tree {text(done.get('tree'))}"
+    for file in files:
+        before, after = (text(file.get(name))[:16] or "-" for name in ("before", "after"))
+        yield f"  {text(file.get('how'))} {text(file.get('path'))} ({before} to {after})"
+    yield from _more(done.get("count"), len(files), "files")
+    held = [mapping(item) for item in items(done.get("held"))]
+    for each in held:
+        yield f"not applied: {text(each.get('path'))} ({text(each.get('reason'))}: {text(each.get('why'))})"
+    yield from _more(done.get("left"), len(held), "changes that were not applied")
 
 
 def _connections(body: Body) -> Iterator[str]:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from policy.model.agent_limit import AgentLimit
     from runner.audit.fact_recorder import FactRecorder
     from runner.audit.flow_fields import RecordedFlow
+    from runner.changes.transaction.report import RecordedTransaction
 
 TEXT_KEPT = 16_384  # characters of one text
 LISTED = 200  # reasons, effects, violations of one record
@@ -258,6 +259,7 @@ class Ran:
         printed: bytes of standard output and standard error of a process that stayed, whose outcome has no output
         hook: answer that the hook gave, if the action was the run of a hook
         answered: answer of the user to questions of the model, as the model got it; None for other actions
+        transaction: exact changes of a command that ran as a transaction; None for others
     """
 
     started: float
@@ -266,6 +268,7 @@ class Ran:
     printed: tuple[int, int] | None = None
     hook: RecordedHook | None = None
     answered: str | None = None
+    transaction: "RecordedTransaction | None" = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -492,6 +495,18 @@ def finished_body(
         "enforcement": _enforcement(outcome.enforcement),
         **({"hook": ran.hook.body()} if ran is not None and ran.hook is not None else {}),
         **({"answered": bounded(ran.answered)} if ran is not None and ran.answered is not None else {}),
+        **({"transaction": _transaction(ran.transaction)} if ran is not None and ran.transaction is not None else {}),
+    }
+
+
+def _transaction(done: "RecordedTransaction") -> dict[str, object]:
+    return {
+        "by": done.by,
+        "files": [{**_values(each), "path": bounded(each.path)} for each in done.applied[:LISTED]],
+        "count": done.count,
+        "tree": done.tree,
+        "held": [{"path": bounded(path), "reason": kind, "why": bounded(why)} for path, kind, why in done.held],
+        "left": done.left,
     }
 
 

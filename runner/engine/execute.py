@@ -73,6 +73,7 @@ from tools.extract import ExtractTool
 
 if TYPE_CHECKING:
     from runner.audit.flow_fields import RecordedFlow
+    from runner.engine.transactions import CommandTransaction
 
 _LONGEST = 1000  # characters of an action; the message that proposed the action contains all of it
 ChangedFiles = tuple[tuple[str, str], ...] | None  # (path, kind of change), or None if changes were not searched
@@ -290,9 +291,14 @@ async def _run_recorded(
 async def _run_undoable(
     permit: Permit, number: int, planned: Planned, ctx: RunContext, stopped: StopListener
 ) -> Outcome:
-    """Run the permit between two looks at the files."""
+    """Run the permit as a transaction, or between two looks at the files."""
     assert ctx.undo is not None
     words = ctx.redactor.text(action_words(planned.action, ctx.cwd))
+    if ctx.undo.transactions(permit) is not None:
+        from runner.engine.transactions import open_transaction  # only with transactions
+
+        if (transaction := await open_transaction(permit, planned, words, ctx)) is not None:
+            return await _run_transaction(permit, number, planned, ctx, transaction, stopped)
     try:
         hold = None
         if ctx.flow is not None and ctx.flow.untrusted:
@@ -328,6 +334,34 @@ async def _run_undoable(
             ctx.journal.snapshot(str(step), planned.call.key)
 
 
+async def _run_transaction(
+    permit: Permit,
+    number: int,
+    planned: Planned,
+    ctx: RunContext,
+    transaction: "CommandTransaction",
+    stopped: StopListener,
+) -> Outcome:
+    """Run the permit on the layer of a transaction, and apply what the command changed there."""
+
+    def look() -> ChangedFiles:
+        result = transaction.conclude()
+        if ctx.flow is not None and ctx.flow.untrusted:
+            ctx.flow.held += result.later
+            if result.changed:
+                from runner.engine.held_changes import note_changes  # only after untrusted text was read
+
+                note_changes(result.changed, permit, ctx)
+            ctx.flow.wrote(result.changed)
+        return result.changed
+
+    try:
+        return await _run(permit, number, planned, ctx, look, stopped, transaction)
+    finally:  # after the outcome is recorded: the session file may refuse the entry
+        if transaction.result.step is not None:
+            ctx.journal.snapshot(str(transaction.result.step), planned.call.key)
+
+
 async def _run(
     permit: Permit,
     number: int,
@@ -335,6 +369,7 @@ async def _run(
     ctx: RunContext,
     look: Callable[[], ChangedFiles],
     stopped: StopListener,
+    transaction: "CommandTransaction | None" = None,
 ) -> Outcome:
     """Run the permit and record the outcome, even if an exception ends the run, with the changes that `look` finds.
 
@@ -409,7 +444,11 @@ async def _run(
         else:
             async with signing(permit, planned, ctx) as unsigned:
                 # What the file tool answers is no output of a command: a document has up to 43 MB as base64.
-                outcome = await ctx.sandbox.run(permit, listen=None if isinstance(action, ReadFile) else listen)
+                heard = None if isinstance(action, ReadFile) else listen
+                if transaction is not None:
+                    outcome = await ctx.sandbox.run(permit, listen=heard, layer=transaction.layer)
+                else:
+                    outcome = await ctx.sandbox.run(permit, listen=heard)
             if isinstance(action, ReadFile) and outcome.data.get("type") == "document":
                 from runner.engine.read_document import converted_outcome  # few files are documents
 
@@ -427,11 +466,19 @@ async def _run(
             ended_by="cancelled" if cancelled else "failure",
             connections=interrupted_connections(end),
         )
-        ctx.audit.finished(number, outcome, records.Ran(began, changed=look()), agent=ctx.agent, parent=ctx.parent)
+        changed = look()
+        applied = transaction.result.record if transaction is not None else None
+        if transaction is not None:
+            outcome = replace(outcome, violations=transaction.result.reports)
+        ran = records.Ran(began, changed=changed, transaction=applied)
+        ctx.audit.finished(number, outcome, ran, agent=ctx.agent, parent=ctx.parent)
         if cancelled and isinstance(planned.action, RunScript | RunArgv):
             stopped(finished(planned, outcome, ctx, number))
         raise
     changed = look()
+    applied = transaction.result.record if transaction is not None else None
+    if transaction is not None:
+        outcome = replace(outcome, violations=(*outcome.violations, *transaction.result.reports))
     if changed and ctx.code is not None:
         ctx.code.files_changed(changed)
     if changed and ctx.agent != MAIN:
@@ -441,7 +488,7 @@ async def _run(
     # What a process was stopped from belongs to the outcome of that process.
     recorded = replace(outcome, violations=()) if isinstance(action, ReadProcess) else outcome
     answered = outcome.stdout.decode("utf-8", "replace") if isinstance(action, AskUser) else None
-    ran = records.Ran(began, changed=changed, answered=answered)
+    ran = records.Ran(began, changed=changed, answered=answered, transaction=applied)
     ctx.audit.finished(number, recorded, ran, agent=ctx.agent, parent=ctx.parent)
     return outcome
 

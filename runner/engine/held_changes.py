@@ -28,12 +28,37 @@ _LONGEST = 300  # characters of a path
 Perform = Callable[[Judgement], Awaitable[CallResult]]
 
 
+def holds_back(permit: Permit, planned: Planned, ctx: RunContext) -> bool:
+    """Return True if changes of files that are trusted later are held back."""
+    flow = ctx.flow
+    if flow is None or not flow.untrusted or flow.copied or planned.call.own:
+        return False
+    return flow.mode(ctx.live.mode) is FlowMode.GUARD and isinstance(permit.action, RunScript | RunArgv)
+
+
+def held_in_layer(permit: Permit, planned: Planned, ctx: RunContext, upper: str) -> Callable[[str], str] | None:
+    """Return the function that tells as what a file in the workspace is trusted, if its new content, which is in the
+    folder `upper`, is held back; None if no change is.
+    """
+    flow, workspace = ctx.flow, permit.terms.workspace
+    if flow is None or not holds_back(permit, planned, ctx):
+        return None
+    linked = _linked_files(workspace)
+
+    def later(path: str) -> str:
+        what = trusted_later(path, workspace) or ("a file behind a link of such a name" if path in linked else "")
+        new = upper + path[len(workspace) :]
+        # The content behind a link is not what the user approved.
+        approved = what and not os.path.islink(new) and flow.approved(path, content_hash(new))
+        return "" if approved else what
+
+    return later
+
+
 def held_files(permit: Permit, planned: Planned, ctx: RunContext) -> Hold | None:
     """Return the function that tells which changes of a command are held back, or None if no change is."""
     flow = ctx.flow
-    if flow is None or not flow.untrusted or flow.copied or planned.call.own:
-        return None
-    if flow.mode(ctx.live.mode) is not FlowMode.GUARD or not isinstance(permit.action, RunScript | RunArgv):
+    if flow is None or not holds_back(permit, planned, ctx):
         return None
     workspace = permit.terms.workspace
     linked = _linked_files(workspace)

@@ -38,6 +38,7 @@ from runner.audit.records import (
     SessionInfo,
 )
 from runner.audit.verify import verify
+from runner.changes.transaction.report import RecordedFile, RecordedTransaction
 from runner.config import shipped
 from runner.secrets.redactor import Redactor
 from runner.secrets.secret import Secret
@@ -122,7 +123,9 @@ def everything(path: Path) -> None:
             1, violations=(violation,), connections=(made,), problem=problem, enforcement=FULL, used=Used(1.0, 2)
         )
         hook = RecordedHook("PreToolUse", "config.toml:1", "deny", "no", 2)
-        log.finished(2, outcome, Ran(0.0, 3, (("/w/a", "added"),), hook=hook, answered="yes"))
+        files = (RecordedFile("/w/a", "added", "", "00"),)
+        done = RecordedTransaction(files, 1, "00", (("/w/.envrc", "auto-run", "other programs run it"),), 1)
+        log.finished(2, outcome, Ran(0.0, 3, (("/w/a", "added"),), hook=hook, answered="yes", transaction=done))
         log.started(2, "p1", agent="main", terminal=False)
         log.applied(session, Patching("p", "00", "terminal", False, "/w", (("a", "added"),)))
         log.forwarded(session, Forwarding("p1", "c", 1, 2, "terminal"))

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from policy.model.action import RunScript
 from policy.model.verdict import Permit
-from runner.changes.transaction.judge import MOST_DELETED, Judged, Standards, judge
+from runner.changes.transaction.judge import Judged, Standards, judge
+from runner.changes.transaction.settings import MOST_DELETED
 from runner.changes.transaction.transaction import Transaction
 from runner.changes.undo.change_scan import left_out
 from runner.changes.undo.recorder import RecordedTransfer

@@ -15,6 +15,7 @@ from policy.model.frozen import dataclass
 from policy.model.secret_paths import inside
 from policy.model.verdict import Terms
 from runner.changes import safe_open
+from runner.changes.transaction.settings import MOST_DELETED
 from runner.secrets.secret import holds_masked, longest_masked
 from sandbox.inside.regular_file import read_start
 from sandbox.workspace.git_files import harmless
@@ -24,7 +25,6 @@ from sandbox.workspace.layer import ChangeLayer, LayerChange, LayerKind
 from sandbox.workspace.path_patterns import PatternIndex
 from sandbox.workspace.protected_paths import Scan
 
-MOST_DELETED = 10_000  # files of one command, without those that tools can make again
 _LONGEST_COPY = 1 << 20  # bytes of a file that is compared with secrets
 _START = 4096  # bytes of a file of Git that are read
 

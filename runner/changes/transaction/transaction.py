@@ -81,11 +81,12 @@ class Transaction:
         layer is kept for the user.
         """
         try:
-            conflicts = (*steps.conflicts, *apply.run(self._folder.path, steps.journal))
+            done = apply.run(self._folder.path, steps.journal) if steps.journal.steps else ()
         except ApplyError as error:
             where = self._keep_layer()
             found = error.problem
             raise ApplyError(Problem(found.what, found.why, f"{found.fix}; {_WHERE.format(where)}")) from None
+        conflicts = (*steps.conflicts, *done)
         left = tuple(self._left(each, steps.journal) for each in conflicts)
         missing = {each.path for each in conflicts}
         applied = tuple(each for each in judged.applied if not _covered(each.path, missing))

@@ -12,20 +12,21 @@ from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
-from policy.model.action import EditFile, WriteFile
+from policy.model.action import EditFile, RunArgv, RunScript, WriteFile
 from policy.model.facts import Facts
 from policy.model.frozen import dataclass
 from policy.model.secret_paths import inside
 from policy.model.verdict import Permit, Problem, Rights, Terms
 from runner.changes import file_state
 from runner.changes.file_state import Change
+from runner.changes.transaction.settings import transaction_settings
 from runner.changes.undo.apply import restore
 from runner.changes.undo.blobs import Lost
-from runner.changes.undo.change_scan import Rules, ScanStopped, TooMany
+from runner.changes.undo.change_scan import Rules, ScanStopped, TooMany, left_out
 from runner.changes.undo.lock import Turns, UndoError
 from runner.changes.undo.plan import Item
 from runner.changes.undo.revert import RevertRequest, RevertResult, revert
-from runner.changes.undo.scope import SnapshotScope, below_root, choice_of, place, scope_of
+from runner.changes.undo.scope import SnapshotScope, below_root, choice_of, inventory_of, place, scope_of
 from runner.changes.undo.snapshot import Snapshotter, complete_interrupted
 from runner.changes.undo.store import Roots, Store, convert_failures, sign, undoable
 from runner.changes.undo.text import diff_text, not_kept, revert_text, unkept_of
@@ -36,9 +37,10 @@ from runner.state.lineage import SessionLineage
 from runner.state.paths import cache_dir, state_dir
 from runner.text.phrases import os_reason
 from runner.text.sanitize import one_line
+from sandbox.linux.launch import survey
 
 if TYPE_CHECKING:
-    from runner.changes.transaction.judge import Judged
+    from runner.changes.transaction.judge import Judged, Standards
     from runner.changes.transaction.transaction import Transaction, Transferred
 
 _SLOW = 1.0  # seconds of a first scan from which on its duration is reported
@@ -149,6 +151,39 @@ class SnapshotRecorder:
         """Return True if the files are compared before and after each action that may write."""
         return self._choice.enabled and not self._given_up
 
+    def transactions(self, permit: Permit) -> Path | None:
+        """Return the private folder for a transaction of the action, created if it is missing.
+
+        Return None if the action must run on the workspace itself: the user wants no transactions, it is no command
+        that may write the workspace alone, or a process that stays may write there as well.
+        """
+        terms = permit.terms
+        if not self._scope.transactions.enabled or type(permit.action) not in (RunScript, RunArgv):
+            return None  # a process that stays is a RunScript as well
+        if terms.rights is not Rights.WORKSPACE_WRITE or terms.writable or self._writers():
+            return None
+        from runner.changes.transaction import renames  # most processes run no transaction
+
+        if not renames.available():
+            return None
+        folder = self._folder.parent.parent / "transactions"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        return folder
+
+    def standards(self, permit: Permit, trusted_later: Callable[[str], str] | None) -> "Standards":
+        """Return what the changes of the action are judged by."""
+        from runner.changes.transaction.judge import Standards  # most processes run no transaction
+
+        scope, terms = self._scope, permit.terms
+        return Standards(
+            terms,
+            survey(terms, "", scope.cache),
+            inventory_of(scope, terms, terms.workspace),
+            lambda name, above: left_out(name, above, self._choice.more),
+            scope.transactions.most_deleted,
+            trusted_later,
+        )
+
     async def settle(self) -> None:
         """Store what processes changed since the last action as a step of their own. Failures are reported."""
         done: set[Roots] = set()
@@ -226,16 +261,24 @@ class SnapshotRecorder:
 
     @_alone
     def transfer(
-        self, transaction: "Transaction", judged: "Judged", permit: Permit, words: str, call: str, *, required: bool
+        self,
+        transaction: "Transaction",
+        judged: "Judged",
+        permit: Permit,
+        words: str,
+        call: str,
+        *,
+        required: bool,
+        keep: bool = True,
     ) -> "RecordedTransfer":
-        """Apply the changes of a transaction and store them as one step, without a scan of the workspace.
+        """Apply the changes of a transaction and, with `keep`, store them as one step, without a scan of the workspace.
 
         The contents before and after are stored for the changed paths only. Raise ApplyError: then nothing was applied,
         because of a failure, or because the changes cannot be stored and the user, or `required`, demands that.
         """
         self.changed, self.held = None, ()
         self._stop.clear()
-        if not self._choice.enabled:
+        if not self._choice.enabled or not keep:
             with _locked_turns(self._folder, self._scope.workspace):
                 return RecordedTransfer(transaction.apply(judged, transaction.prepare(judged)), ())
         try:
@@ -594,5 +637,6 @@ def snapshot_recorder(
     that may write.
     """
     state = state_dir(environ)
-    scope = scope_of(facts, settings.profile, choice_of(settings), cache_dir(environ), state)
+    transactions = transaction_settings(settings)
+    scope = scope_of(facts, settings.profile, choice_of(settings), cache_dir(environ), state, transactions)
     return SnapshotRecorder(place(state, facts.workspace), session, scope, lambda text: emit(Notice(text)), earlier)

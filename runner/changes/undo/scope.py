@@ -13,6 +13,7 @@ from policy.model.profile import Profile
 from policy.model.secret_paths import Secrets, folded, inside
 from policy.model.verdict import Rights, Terms
 from policy.terms import with_path_denials
+from runner.changes.transaction.settings import TransactionSettings
 from runner.changes.undo.change_scan import Rules
 from runner.changes.undo.snapshot import Bounds
 from runner.config import Settings
@@ -71,6 +72,7 @@ class SnapshotScope:
     choice: UndoSettings
     cache: Path
     aside: Path
+    transactions: TransactionSettings = TransactionSettings()
 
     @property
     def workspace(self) -> str:
@@ -108,9 +110,16 @@ def place(state: Path, workspace: str) -> Path:
     return state / "snapshots" / workspace_key(workspace)
 
 
-def scope_of(facts: Facts, profile: Profile, choice: UndoSettings, cache: Path, state: Path) -> SnapshotScope:
+def scope_of(
+    facts: Facts,
+    profile: Profile,
+    choice: UndoSettings,
+    cache: Path,
+    state: Path,
+    transactions: TransactionSettings | None = None,
+) -> SnapshotScope:
     """Return the scope of snapshots. `cache` and `state` are the private folders of ringfence."""
-    return SnapshotScope(facts, profile, choice, cache, state / "aside")
+    return SnapshotScope(facts, profile, choice, cache, state / "aside", transactions or TransactionSettings())
 
 
 def inventory_of(scope: SnapshotScope, terms: Terms, root: str) -> AutorunInventory:

@@ -22,6 +22,7 @@ from sandbox.linux.launch import PrelaunchedHelper
 if TYPE_CHECKING:
     from runner.config.settings import Settings
     from sandbox.egress.credential_injection import InjectorFactory
+    from sandbox.workspace.layer import ChangeLayer
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,16 @@ async def confine(
                     require_unchanged(verdict.permit)
                 report.started(case.assessment, verdict, session, enforcement)
                 run = partial(_run, backend, verdict, stdin, report, interactive=interactive)
-                if case.guarded is None and case.gate.flow is None:
+                transacted = None
+                # The default is off; `value` would load the table of keys to tell that.
+                if case.gate.settings.values.get(("sandbox", "transactions")) is True and not interactive:
+                    from runner.frontends.exec.transacted import run_transacted  # only with transactions
+
+                    transacted = await run_transacted(case, verdict, session, backend, lambda layer: run(layer=layer))
+                if transacted is not None:
+                    outcome, ours, held = transacted.outcome, transacted.code, transacted.held
+                    ran = replace(ran, changed=transacted.changed, transaction=transacted.transaction)
+                elif case.guarded is None and case.gate.flow is None:
                     outcome, ours = await run()
                 else:
                     from runner.frontends.exec.guarded import with_undo  # commands of the user have no undo
@@ -135,7 +145,13 @@ async def boundary(
 
 
 async def _run(
-    backend: Backend, verdict: Allow, stdin: int | None, report: Report, *, interactive: bool
+    backend: Backend,
+    verdict: Allow,
+    stdin: int | None,
+    report: Report,
+    *,
+    interactive: bool,
+    layer: "ChangeLayer | None" = None,
 ) -> tuple[Outcome, int | None]:
     """Run the permit. Return the outcome, and the exit code if a signal or an output error ended the run, else None."""
     ended: list[int] = []
@@ -160,6 +176,8 @@ async def _run(
         from runner.frontends.exec.interactive import run_interactively  # only at a terminal
 
         running = asyncio.create_task(run_interactively(backend, verdict.permit, listen))
+    elif layer is not None:
+        running = asyncio.create_task(backend.run(verdict.permit, stdin=stdin, listen=listen, layer=layer))
     else:
         running = asyncio.create_task(backend.run(verdict.permit, stdin=stdin, listen=listen))
     loop = asyncio.get_running_loop()

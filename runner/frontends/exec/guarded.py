@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
 from policy.flow.state import FlowMode
 from policy.flow.trusted_later import trusted_later
@@ -27,6 +28,9 @@ from runner.problems import Exit, Stopped
 from runner.stderr import say_notice
 from runner.text.sanitize import one_line, visible
 from sandbox.backend import Outcome
+
+if TYPE_CHECKING:
+    from runner.changes.transaction.report import RecordedTransaction
 
 _AGAIN = "let the agent call its shell tool again"
 
@@ -61,13 +65,15 @@ class UndoableRun:
         outcome: The outcome of the command.
         code: The exit code if a signal or an output error ended the run, else None.
         changed: The changed files with the kind of change; None if they are not known.
-        held: Reports about changes that were taken back.
+        held: Reports about changes that were taken back, or never applied.
+        transaction: The transaction for the record, if the command ran as one.
     """
 
     outcome: Outcome
     code: int | None
     changed: tuple[tuple[str, str], ...] | None
     held: tuple[Problem, ...] = ()
+    transaction: "RecordedTransaction | None" = None
 
 
 async def with_undo(
@@ -84,7 +90,8 @@ async def with_undo(
 
     recorder = snapshot_recorder(case.gate.facts, case.gate.settings, os.environ, session, show)
     words = action_words(case.assessment.action, case.gate.cwd)
-    hold = _held_files(case)
+    later = trusted_files(case)
+    hold: Hold | None = (lambda path: bool(later(path))) if later is not None else None
     try:
         try:
             call = case.guarded.call if case.guarded is not None else ""
@@ -95,21 +102,23 @@ async def with_undo(
             outcome, code = await run()
         finally:
             recorder.after(step, hold)
-        held = tuple(_held_problem(each, case) for each in recorder.held)
+        held = tuple(held_problem(each, case) for each in recorder.held)
         return UndoableRun(outcome, code, recorder.changed, held)
     finally:
         recorder.close()
 
 
-def _held_files(case: ExecCase) -> Hold | None:
-    """Return the function that tells which changes are taken back; None if the rules of `flow` take none back."""
+def trusted_files(case: ExecCase) -> Callable[[str], str] | None:
+    """Return the function that tells as what a file is trusted later, so that its change is taken back; None if the
+    rules of `flow` take none back.
+    """
     flow, workspace = case.gate.flow, case.gate.facts.workspace
     if flow is None or flow.mode is not FlowMode.GUARD:
         return None
-    return lambda path: bool(trusted_later(path, workspace))
+    return lambda path: trusted_later(path, workspace)
 
 
-def _held_problem(held: HeldChange, case: ExecCase) -> Problem:
+def held_problem(held: HeldChange, case: ExecCase) -> Problem:
     """Return the report about a change that was taken back."""
     name = one_line(held.path.removeprefix(case.gate.facts.workspace + "/"), 300)
     assert case.gate.flow is not None  # else nothing was held

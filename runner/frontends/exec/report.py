@@ -40,6 +40,7 @@ _STOPPED = {
     "proxy": "stopped by the egress proxy",
     "limit": "stopped by a limit",
     "watch": "found by the watch of the workspace",
+    "transaction": "found in the changes of the command before they were applied",
     "guess": "stopped by the sandbox",
 }
 

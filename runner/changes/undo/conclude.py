@@ -1,0 +1,94 @@
+"""The end of a command that ran on a layer: its changes are listed, judged, applied and stored for undo."""
+
+from collections.abc import Callable
+
+from policy.model.frozen import dataclass
+from policy.model.verdict import Permit, Problem, ProblemError
+from runner.changes.transaction.judge import HeldReason, judge
+from runner.changes.transaction.report import RecordedTransaction, recorded, violations
+from runner.changes.transaction.transaction import NotApplied, Transaction
+from runner.changes.undo.recorder import SnapshotRecorder
+from runner.flow.held_change import HeldChange
+from runner.text.phrases import os_reason
+from sandbox.backend import Violation
+from sandbox.inside.regular_file import read_whole
+from sandbox.workspace.layer import read_layer
+
+_LONGEST_HELD = 1 << 20  # bytes of a changed file that a question can show
+
+
+@dataclass(frozen=True, slots=True)
+class Concluded:
+    """The result of a transaction.
+
+    Attributes:
+        changed: The applied changes of files, as pairs of a path and the kind of change.
+        later: The changes of files that are trusted later, none of which was applied.
+        reports: What else was not applied.
+        record: The transaction for the record; None after a failure, and if the command changed nothing.
+        step: The number of the step for undo; None if no stored file changed.
+        problem: Why nothing was applied; None without a failure.
+    """
+
+    changed: tuple[tuple[str, str], ...] = ()
+    later: tuple[HeldChange, ...] = ()
+    reports: tuple[Violation, ...] = ()
+    record: RecordedTransaction | None = None
+    step: int | None = None
+    problem: Problem | None = None
+
+
+def conclude(
+    recorder: SnapshotRecorder,
+    transaction: Transaction,
+    permit: Permit,
+    words: str,
+    call: str,
+    trusted_later: Callable[[str], str] | None,
+    *,
+    keep: bool = True,
+) -> Concluded:
+    """Judge and apply the changes of the command, which has ended. With `keep` they are stored for undo.
+
+    After a failure nothing was applied, and the changes are kept for the user.
+    """
+    workspace = permit.terms.workspace
+    try:
+        changes = read_layer(transaction.layer)
+        if not changes:
+            transaction.discard()
+            return Concluded()
+        judged = judge(transaction.layer, changes, recorder.standards(permit, trusted_later))
+        done = recorder.transfer(transaction, judged, permit, words, call, required=False, keep=keep)
+    except (OSError, ProblemError) as error:
+        failed = error if isinstance(error, ProblemError) else transaction.give_up(os_reason(error))
+        transaction.discard()
+        problem = failed.problem
+        report = Violation(f"{problem.what}: {problem.why}", workspace, problem.fix, False, "transaction")
+        return Concluded(reports=(report,), problem=problem)
+    later = [each for each in done.result.left if _is_later(each)]
+    changed = recorder.changed
+    if changed is None:  # they are not stored
+        changed = tuple(
+            (f"{workspace}/{each.path}", "deleted" if each.kind is None else "modified") for each in done.result.applied
+        )
+    return Concluded(
+        changed,
+        tuple(_held_change(workspace, each) for each in later),
+        violations(workspace, (each for each in done.result.left if not _is_later(each))),
+        recorded(workspace, done.result, done.changes),
+        done.step,
+    )
+
+
+def _is_later(left: NotApplied) -> bool:
+    return left.held is not None and left.held.reason is HeldReason.TRUSTED_LATER
+
+
+def _held_change(workspace: str, left: NotApplied) -> HeldChange:
+    """Return the change for a question or a report."""
+    try:
+        text = read_whole(left.kept, _LONGEST_HELD, follow=False).decode()
+    except (OSError, ValueError):  # it is no text, or no file
+        text = None
+    return HeldChange(f"{workspace}/{left.path}", text)

@@ -1,0 +1,66 @@
+"""Commands of `agent exec` that run as transactions: on a layer, whose changes are judged before they are applied."""
+
+import os
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+from policy.model.verdict import Allow
+from runner.changes.transaction.transaction import Transaction
+from runner.changes.undo.conclude import conclude
+from runner.changes.undo.recorder import snapshot_recorder
+from runner.events import Notice
+from runner.frontends.exec.guarded import UndoableRun, held_problem, trusted_files
+from runner.frontends.exec.report import ExecCase
+from runner.gate.wording import action_words
+from runner.stderr import say_notice
+from runner.text.phrases import os_reason
+from runner.text.sanitize import visible
+from sandbox.backend import Backend, Outcome
+from sandbox.workspace.layer import ChangeLayer
+
+
+async def run_transacted(
+    case: ExecCase,
+    verdict: Allow,
+    session: str,
+    backend: Backend,
+    run: Callable[[ChangeLayer], Awaitable[tuple[Outcome, int | None]]],
+) -> UndoableRun | None:
+    """Run the command as a transaction. Return None if it must run on the workspace itself; then nothing was run.
+
+    Only the changes of guarded agents and of commands from untrusted text are stored for undo, as without a
+    transaction.
+    """
+
+    def show(notice: object) -> None:
+        if isinstance(notice, Notice):
+            say_notice(visible(notice.text, lines=False))
+
+    recorder = snapshot_recorder(case.gate.facts, case.gate.settings, os.environ, session, show)
+    try:
+        permit = verdict.permit
+        folder = recorder.transactions(permit)
+        if folder is None or await backend.layered(permit.terms, str(folder)):
+            return None
+        try:
+            transaction = Transaction(folder.parent, permit.terms.workspace)
+        except OSError as error:
+            say_notice(f"this command runs without a transaction: {os_reason(error)}")
+            return None
+        words = action_words(case.assessment.action, case.gate.cwd)
+        call = case.guarded.call if case.guarded is not None else ""
+        keep = case.guarded is not None or case.gate.flow is not None
+        later = trusted_files(case)
+        try:
+            outcome, code = await run(transaction.layer)
+        except BaseException:
+            conclude(recorder, transaction, permit, words, call, later, keep=keep)
+            raise
+        done = conclude(recorder, transaction, permit, words, call, later, keep=keep)
+        outcome = replace(outcome, violations=(*outcome.violations, *done.reports))
+        if done.problem is not None and outcome.problem is None:
+            outcome = replace(outcome, problem=done.problem)
+        held = tuple(held_problem(each, case) for each in done.later)
+        return UndoableRun(outcome, code, done.changed, held, done.record)
+    finally:
+        recorder.close()

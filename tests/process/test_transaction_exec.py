@@ -1,0 +1,84 @@
+"""`agent exec` with transactions."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.layers import overlays_work
+
+AGENT = str(Path(sys.executable).with_name("agent"))
+pytestmark = pytest.mark.skipif(not overlays_work(), reason="this user cannot mount an overlay")
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    folder, config = tmp_path / "w", tmp_path / "h/.config/ringfence"
+    folder.mkdir()
+    config.mkdir(parents=True)
+    (config / "config.toml").write_text("[sandbox]\ntransactions = true\nmost_deleted = 5\n")
+    (folder / "requirements.txt").write_text("requests\n")
+    (folder / "run.sh").write_text("echo 1 > .envrc; mkdir d; echo x > d/f; echo two > a; ls -A\n")
+    return folder
+
+
+def agent(work: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    environ = {"HOME": str(work.parent / "h"), "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "NO_COLOR": "1"}
+    return subprocess.run(
+        [AGENT, *words], cwd=work, env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120,
+        check=False,
+    )  # fmt: skip
+
+
+def run(work: Path, script: str, *flags: str) -> subprocess.CompletedProcess[str]:
+    return agent(work, "exec", "--unattended", "--mode", "trust-project", *flags, script)
+
+
+def transaction(work: Path) -> dict[str, object]:
+    lines = agent(work, "audit", "export", "--format", "jsonl").stdout.splitlines()
+    found = [json.loads(line)["outcome"] for line in lines]
+    return next(each["transaction"] for each in reversed(found) if each and "transaction" in each)
+
+
+@pytest.mark.threat("T306")
+def test_held_back_reported_and_recorded(work: Path) -> None:
+    done = run(work, "bash run.sh")
+    assert done.returncode == 0, done.stderr
+    assert ".envrc" in done.stdout
+    assert "is a new auto-run file" in done.stderr
+    assert sorted(os.listdir(work)) == ["a", "d", "requirements.txt", "run.sh"]
+    recorded = transaction(work)
+    assert [(each["reason"], each["path"]) for each in recorded["held"]] == [("auto-run", f"{work}/.envrc")]  # type: ignore[index,attr-defined]
+    assert agent(work, "audit", "verify").returncode == 0
+    assert not list((work.parent / "h/.local/state/ringfence/transactions").glob("*/*"))
+    assert "nothing to undo" in agent(work, "undo").stderr + agent(work, "undo").stdout
+
+
+@pytest.mark.threat("T267")
+def test_a_command_from_untrusted_text_changes_no_trusted_file_and_can_be_undone(work: Path) -> None:
+    done = run(work, "echo evil >> requirements.txt; echo a > a.txt", "--untrusted", "issue 13")
+    assert done.returncode == 3, done.stderr
+    assert "requirements.txt" in done.stderr
+    assert (work / "requirements.txt").read_text() == "requests\n"
+    assert (work / "a.txt").read_text() == "a\n"
+    assert agent(work, "undo").returncode == 0
+    assert not (work / "a.txt").exists()
+
+
+@pytest.mark.threat("T312")
+def test_many_deletions_are_held_back(work: Path) -> None:
+    assert run(work, "mkdir m; touch m/1 m/2 m/3 m/4 m/5 m/6").returncode == 0
+    (work / "clean.sh").write_text("rm -r m; echo 1 > b\n")
+    done = run(work, "bash clean.sh")
+    assert "deleted more than 5 files" in done.stderr
+    assert (work / "m/6").exists()
+    assert (work / "b").exists()
+
+
+def test_reading_commands_and_failures_change_nothing(work: Path) -> None:
+    assert run(work, "cat requirements.txt").stdout == "requests\n"
+    assert run(work, "echo 1 > b; exit 7").returncode == 7
+    assert (work / "b").read_text() == "1\n"
