@@ -116,28 +116,18 @@ def _state(pid: int) -> PeerState:
     )
 
 
-def take_over(state: PeerState, helper: list[int]) -> bool:
+def take_over(state: PeerState, helper: list[int], *, settled: bool = True) -> bool:
     """Give this process, and those of its helper, the state of the client. Raise OSError or ValueError if that is not
     possible.
 
-    Return False if the helper cannot be given the whole state, so that another one must be started.
+    Return False if the helper cannot be given the whole state, so that another one must be started. `settled`: False if
+    the helper may be starting a process, which would have the state of before.
     """
-    import resource
     import signal
 
     os.umask(state.umask)
-    for pid in (os.getpid(), *helper):
-        for number, limits in state.limits:
-            if resource.prlimit(pid, number) != limits:
-                resource.prlimit(pid, number, limits)
-        if os.getpriority(os.PRIO_PROCESS, pid) != state.nice:
-            os.setpriority(os.PRIO_PROCESS, pid, state.nice)
-        if os.sched_getaffinity(pid) != state.processors:
-            os.sched_setaffinity(pid, state.processors)
-        with open(f"/proc/{pid}/oom_score_adj", "r+", encoding="ascii") as file:
-            if int(file.read()) != state.scores:
-                file.seek(0)
-                file.write(str(state.scores))
+    _give(os.getpid(), state)
+    changed = [pid for pid in helper if _give(pid, state)]
     known = signal.valid_signals()  # all but those of the C library itself
     ignored = [each for each in _bits(state.ignored) if each not in (signal.SIGPIPE, signal.SIGXFSZ)]  # as Python does
     for each in ignored:
@@ -147,7 +137,32 @@ def take_over(state: PeerState, helper: list[int]) -> bool:
             syscalls.ignore_signal(each)
     if state.blocked:
         syscalls.block_signals(state.blocked)
-    return not ignored and not state.blocked
+    return not ignored and not state.blocked and (settled or not changed)
+
+
+def _give(pid: int, state: PeerState) -> bool:
+    """Give a process the limits, the nice value, the processors and the score of the client. Return False if it had
+    them.
+    """
+    import resource
+
+    changed = False
+    for number, limits in state.limits:
+        if resource.prlimit(pid, number) != limits:
+            resource.prlimit(pid, number, limits)
+            changed = True
+    if os.getpriority(os.PRIO_PROCESS, pid) != state.nice:
+        os.setpriority(os.PRIO_PROCESS, pid, state.nice)
+        changed = True
+    if os.sched_getaffinity(pid) != state.processors:
+        os.sched_setaffinity(pid, state.processors)
+        changed = True
+    with open(f"/proc/{pid}/oom_score_adj", "r+", encoding="ascii") as file:
+        if int(file.read()) != state.scores:
+            file.seek(0)
+            file.write(str(state.scores))
+            changed = True
+    return changed
 
 
 def _bits(mask: int) -> list[int]:

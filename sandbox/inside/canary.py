@@ -1,8 +1,8 @@
 """The start-up checks of a confined process: a check holds if its attempt fails or the kernel states the
 restriction. Standard library only.
 
-The runner creates the decoys, a forked child of the real helper makes the attempts, and the runner inspects the decoys
-from outside afterwards. A check proves more than a version string.
+The runner creates the decoys, the helper makes the attempts, and the runner inspects the decoys from outside
+afterwards. A check proves more than a version string.
 """
 
 import ctypes

@@ -37,7 +37,8 @@ class CommandServer:
     def __init__(self, control: socket.socket, plan: Plan) -> None:
         self.control = control
         self.environment = dict(item.split("=", 1) for item in plan.environment)
-        os.environ.update(self.environment)  # forked file actions look for ripgrep on the command's PATH
+        if plan.warm:
+            os.environ.update(self.environment)  # forked file actions look for ripgrep on the command's PATH
         self.watchdog = Watchdog(plan)
         self.alone = plan.tier != "T3"  # PID 1 of its own namespace
         self.vanishing = plan.vanishing
@@ -48,25 +49,24 @@ class CommandServer:
         self.poll.register(control, select.POLLIN)
 
     def prove(self) -> str:
-        """Receive the decoys of the canary, attack them in a forked child, and return the answer: `ready` and the
-        results, or `failed` and the error.
+        """Receive the decoys of the canary, attack them, and return the answer: `ready` and the results, or `failed`
+        and the error.
+
+        This process attacks them itself: its restrictions are those of its commands, which inherit them. An attempt
+        that succeeds may change this process, but the runner then ends it.
         """
         request, _ = receive(self.control)
         if request is None:
             os._exit(0)  # the runner is gone
-        read, write = os.pipe2(os.O_CLOEXEC)
-        pid = os.fork()
-        if pid == 0:
-            self.control.close()
-            os.close(read)
-            perform(request, write)
-        os.close(write)
-        with open(read, "rb", buffering=0) as file:
-            text = file.read().decode("utf-8", "replace").strip()
-        os.waitpid(pid, 0)
-        if text.startswith("!") or not text:
-            return f"failed 0 run the canary: {text[:200]}".replace("\n", " ")
-        return "ready " + text.replace("\n", " ")
+        if not self.alone:  # there, RLIMIT_NPROC counts all processes of the user: it may leave none for a command
+            if (pid := os.fork()) == 0:
+                os._exit(0)
+            os.waitpid(pid, 0)
+        try:
+            held = canary.attempt(request)
+        except Exception as error:  # the seam of the canary: without its results the runner starts nothing
+            return f"failed 0 run the canary: {type(error).__name__}: {str(error)[:200]}".replace("\n", " ")
+        return " ".join(("ready", *(f"{name}={result:d}" for name, result in held.items())))
 
     def serve(self) -> None:
         while True:
@@ -224,19 +224,16 @@ class CommandServer:
 
 
 def perform(request: dict[str, object], answer: int) -> None:
-    """Perform one file action or the canary in a forked child, and write the answer to the pipe: JSON, lines of
-    `NAME=0|1` for the canary, or `!` and the error. Never returns.
+    """Perform one file action in a forked child, and write the answer to the pipe: JSON, or `!` and the error. Never
+    returns.
     """
     status, data = 0, b""
     try:
-        if request["op"] == "canary":
-            data = " ".join(f"{name}={held:d}" for name, held in canary.attempt(request).items()).encode()
-        else:
-            import json
+        import json
 
-            from sandbox.inside.files import operations
+        from sandbox.inside.files import operations
 
-            data = json.dumps(operations.perform(request)).encode()
+        data = json.dumps(operations.perform(request)).encode()
     except BaseException as error:  # the seam of the forked child: whatever happens, it must not run the helper's loop
         data = f"!{type(error).__name__}: {error}".encode("utf-8", "replace")
         status = 70

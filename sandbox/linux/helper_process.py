@@ -49,30 +49,31 @@ class SpareHelper:
     If this process is killed, the helper reads the end of its socket and ends itself.
 
     Attributes:
-        root: The part of the private root that the helper builds while it waits, for a plan of T1. None: it builds
-            nothing before the plan.
+        root: The part of the private root that the helper builds while it waits; None if it builds nothing.
         later: Collects the steps after a command that its caller need not wait for: the end of a helper whose command
             has ended with all its processes, and the removal of its folders. None: they are done at once.
     """
 
-    def __init__(self, root: "PreparedRoot | None" = None, later: contextlib.ExitStack | None = None) -> None:
-        self.root, self.later = root, later
+    def __init__(self, later: contextlib.ExitStack | None = None) -> None:
+        self.root: PreparedRoot | None = None
+        self.later = later
         self._helper: HelperParts | None = None
 
-    def processes(self) -> list[int]:
-        """Return the numbers of the processes of the helper. Raise OSError if it was taken, has ended, or is starting
-        one.
+    def processes(self) -> tuple[list[int], bool]:
+        """Return the numbers of the processes of the helper, and True if these are all: False if it may be starting one
+        at this moment. Raise ProcessLookupError if the helper was taken, or has ended.
         """
         if self._helper is None or self._helper[0].poll() is not None:
             raise ProcessLookupError
         pid = self._helper[0].pid
         if self.root is None:
-            return [pid]
-        with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
-            children = [int(word) for word in file.read().split()]
-        if not children:
-            raise ProcessLookupError
-        return [pid, *children]
+            return [pid], True
+        try:
+            with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+                children = [int(word) for word in file.read().split()]
+        except FileNotFoundError:  # a kernel without this file
+            children = []
+        return [pid, *children], bool(children)
 
     def renew(self) -> None:
         """End the helper and start another one, which inherits the present state of this process and builds nothing
@@ -81,17 +82,23 @@ class SpareHelper:
         self.__exit__(None, None, None)
         self._helper = spawn()
 
+    def prepare(self, root: "PreparedRoot") -> None:
+        """Let the helper build `root` while it waits. It then serves T1 only. Call this once, before `take`."""
+        if self._helper is None:
+            raise ProcessLookupError
+        _, control, group = self._helper
+        self.root = root
+        group.wait()  # the helper starts a process now, which has to be in the groups
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it ended: its user is told
+            send(control, {"prepare": root.steps}, [])
+
     def take(self) -> HelperParts | None:
         """Return the helper, which the caller then ends; None if it was taken already."""
         helper, self._helper = self._helper, None
         return helper
 
     def __enter__(self) -> "SpareHelper":
-        self._helper = _, control, group = spawn()
-        if self.root is not None:
-            group.wait()  # the helper starts a process now, which has to be in the groups
-            with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it ended: its user is told
-                send(control, {"prepare": self.root.steps}, [])
+        self._helper = spawn()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:

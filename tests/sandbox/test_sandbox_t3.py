@@ -220,7 +220,7 @@ def test_what_fled_is_ended_without_a_control_group(bench: Bench, ending: str, t
 
 @pytest.mark.threat("T19")
 def test_a_limit_that_other_processes_of_the_user_reach_is_the_reason() -> None:
-    """RLIMIT_NPROC counts all processes of the user (setrlimit(2)), so that not even the canary can be started."""
+    """RLIMIT_NPROC counts all processes of the user (setrlimit(2)), so that no process can be started."""
     user = "nobody" if os.geteuid() == 0 else USERS[0]
     number = {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
     for bench in make(user, tier="T3"):

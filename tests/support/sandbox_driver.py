@@ -99,7 +99,8 @@ async def prepared(told: dict[str, Any], permit: Permit) -> dict[str, Any]:
     """
     root, cache, events = Noted(told["prepared"]), Path(told["cache"]), list[str]()
     with contextlib.ExitStack() as later:
-        with SpareHelper(root, later) as spare:
+        with SpareHelper(later) as spare:
+            spare.prepare(root)
             if "swap" in told:
                 os.replace(*told["swap"])
             with launched_ahead(told["tier"], permit.terms, cache=cache, spare=spare) as ahead:

@@ -69,7 +69,9 @@ def serve_one(
         log: Writes a line into the log: for each client that has to run cold, the reason.
         main: The entry point of the command line.
     """
-    with ExitStack() as later, SpareHelper(usual_root(), later) as spare:
+    with ExitStack() as later, SpareHelper(later) as spare:
+        if (root := usual_root()) is not None:
+            spare.prepare(root)
         take_copies(pages)
         while True:
             connection, _ = server.accept()
@@ -152,11 +154,8 @@ def _prepare(connection: socket.socket, state: PeerState, spare: SpareHelper) ->
         time.tzset()
         pid = peer_of(connection)[0]
         os.chdir(f"/proc/{pid}/cwd")
-        try:
-            helper = spare.processes()
-        except OSError:
-            helper = []
-        if not take_over(state, helper) or not helper:
+        helper, settled = spare.processes()
+        if not take_over(state, helper, settled=settled):
             spare.renew()
         for number, stream in enumerate(streams):
             os.dup2(stream, number)
