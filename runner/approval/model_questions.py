@@ -5,11 +5,15 @@ no answer is a permission, and no code turns an answer into one: the gate asks i
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
 
-from policy.model.frozen import dataclass
+from policy.model.frozen import dataclass, field
 from policy.model.model_questions import ModelQuestion
 from policy.model.profile import MAIN
 from runner.text.sanitize import one_line, visible_prose
+
+if TYPE_CHECKING:
+    from runner.audit.records import AnsweringClient
 
 LONGEST_ANSWER = 4000  # characters of own words
 NO_PERMISSION = "an answer allows no action"
@@ -46,10 +50,17 @@ class AskedByModel:
 
 @dataclass(frozen=True, slots=True)
 class ModelAnswer:
-    """The answer to one question: the labels that were selected, and own words, which may be empty."""
+    """The answer to one question.
+
+    Attributes:
+        chosen: the labels that were selected.
+        words: own words of the user, which may be empty.
+        client: the client of a hosted session that answered, or None.
+    """
 
     chosen: tuple[str, ...] = ()
     words: str = ""
+    client: "AnsweringClient | None" = field(default=None, repr=False, compare=False)
 
 
 # Shows the questions, and returns an answer to each, or None if the user leaves them without an answer.

@@ -98,6 +98,10 @@ class AnsweringClient:
     name: str
     process: int
 
+    def body(self) -> dict[str, object]:
+        """Return the fields of a record that name this client."""
+        return {"client": bounded(self.name), "process": self.process}
+
 
 @dataclass(frozen=True, slots=True)
 class RecordedAnswer:
@@ -128,7 +132,7 @@ class RecordedAnswer:
         if self.mode is None:
             del values["mode"]
         if self.client is not None:
-            values |= {"client": bounded(self.client.name), "process": self.client.process}
+            values |= self.client.body()
         return {
             **values,
             "source": self.source.value,
@@ -259,6 +263,7 @@ class Ran:
         printed: bytes of standard output and standard error of a process that stayed, whose outcome has no output
         hook: answer that the hook gave, if the action was the run of a hook
         answered: answer of the user to questions of the model, as the model got it; None for other actions
+        client: attached client of a hosted session that answered those questions; None for every other session
         transaction: exact changes of a command that ran as a transaction; None for others
     """
 
@@ -268,6 +273,7 @@ class Ran:
     printed: tuple[int, int] | None = None
     hook: RecordedHook | None = None
     answered: str | None = None
+    client: AnsweringClient | None = None
     transaction: "RecordedTransaction | None" = None
 
 
@@ -495,6 +501,7 @@ def finished_body(
         "enforcement": _enforcement(outcome.enforcement),
         **({"hook": ran.hook.body()} if ran is not None and ran.hook is not None else {}),
         **({"answered": bounded(ran.answered)} if ran is not None and ran.answered is not None else {}),
+        **({"answer": ran.client.body()} if ran is not None and ran.client is not None else {}),
         **({"transaction": _transaction(ran.transaction)} if ran is not None and ran.transaction is not None else {}),
     }
 

@@ -394,17 +394,17 @@ def _resolver() -> Callable[[str], str]:
     """Return a function from an absolute, normalised path to its real path, which looks up each folder once: most of
     the files are in few folders.
     """
-    folders: dict[str, str] = {}
+    folders = {"": ""}  # the real path of each folder, without the slash at its end
 
     def real(path: str) -> str:
         folder, _, name = path.rpartition("/")
+        at = folders.get(folder)
+        if at is None:
+            at = folders[folder] = real(folder).rstrip("/")
+        place = f"{at}/{name}"
         try:
-            at = folders.get(folder)
-            if at is None:
-                at = folders[folder] = os.path.realpath(folder or "/")
-            place = f"{at.rstrip('/')}/{name}"
             return os.path.realpath(place) if os.path.islink(place) else place
         except (OSError, ValueError):
-            return path
+            return place
 
     return real

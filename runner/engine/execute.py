@@ -378,6 +378,7 @@ async def _run(
     started, began = time.monotonic(), time.time()
     action = permit.action
     printed = OutputBuffer(permit.terms.limits.output, listener(planned.call, ctx.emit))
+    client: records.AnsweringClient | None = None
     if ctx.notes is not None:
         ctx.notes.saw(action, permit.terms)
 
@@ -410,7 +411,7 @@ async def _run(
         elif isinstance(action, AskUser):
             from runner.engine.user_questions import ask_user  # few calls ask
 
-            outcome = await ask_user(action, ctx)
+            outcome, client = await ask_user(action, ctx)
         elif isinstance(action, SearchTools):
             outcome = Outcome(0)  # the tool itself knows the descriptions, and answers when it renders the outcome
         elif isinstance(action, LoadSkill):
@@ -488,7 +489,7 @@ async def _run(
     # What a process was stopped from belongs to the outcome of that process.
     recorded = replace(outcome, violations=()) if isinstance(action, ReadProcess) else outcome
     answered = outcome.stdout.decode("utf-8", "replace") if isinstance(action, AskUser) else None
-    ran = records.Ran(began, changed=changed, answered=answered, transaction=applied)
+    ran = records.Ran(began, changed=changed, answered=answered, client=client, transaction=applied)
     ctx.audit.finished(number, recorded, ran, agent=ctx.agent, parent=ctx.parent)
     return outcome
 

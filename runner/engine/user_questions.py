@@ -13,6 +13,7 @@ from runner.events import Notice
 from sandbox.backend import Outcome
 
 if TYPE_CHECKING:
+    from runner.audit.records import AnsweringClient
     from runner.engine.run_context import RunContext
 
 _NOBODY = "nobody can answer questions here: decide yourself, and say in your answer what you assumed"
@@ -20,29 +21,30 @@ _LEFT = "the user gave no answer: decide yourself or do without it, and say in y
 _NO_APPROVAL = "An answer approves no action: the gate asks the user about actions by itself."
 
 
-async def ask_user(action: AskUser, ctx: "RunContext") -> Outcome:
-    """Put the questions to the user, and return the answers as text for the model.
+async def ask_user(action: AskUser, ctx: "RunContext") -> "tuple[Outcome, AnsweringClient | None]":
+    """Put the questions to the user. Return the answers as text for the model, and the client of a hosted session that
+    answered, or None.
 
     Without a user, the text says that nobody can answer. Raise asyncio.CancelledError if the user stops the turn.
     """
     questions = asked_questions(action)
     if not questions:
-        return Outcome(1, problem=Problem("nothing was asked", "the questions cannot be read", "ask again"))
+        return Outcome(1, problem=Problem("nothing was asked", "the questions cannot be read", "ask again")), None
     ask = _asker(ctx)
     if ask is None:
         what = "a question" if len(questions) == 1 else f"{len(questions)} questions"
         who = "the model" if ctx.agent == MAIN else f"the agent {ctx.agent}"
         ctx.emit(Notice(f"{who} asked {what}, and there is no user to answer"))
-        return Outcome(0, _NOBODY.encode())
+        return Outcome(0, _NOBODY.encode()), None
     async with ctx.asking:  # one question at a time on the screen
         answers = await ask(AskedByModel(questions, ctx.agent))
     if answers is None or len(answers) != len(questions):
-        return Outcome(0, _LEFT.encode())
+        return Outcome(0, _LEFT.encode()), None
     if ctx.flow is not None:  # a selected choice is a text of the model
         for answer in answers:
             ctx.flow.hear(answer.words)
     text = ctx.redactor.text(answers_text(questions, answers))
-    return Outcome(0, text.encode("utf-8", "replace"))
+    return Outcome(0, text.encode("utf-8", "replace")), answers[0].client
 
 
 def answers_text(questions: tuple[ModelQuestion, ...], answers: tuple[ModelAnswer, ...]) -> str:

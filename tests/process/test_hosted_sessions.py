@@ -195,6 +195,21 @@ def test_the_answer_to_a_plan_and_to_a_list_names_its_client(user: HostedHarness
     assert user.wait("idle", id)["mode"] == "default"
 
 
+@pytest.mark.threat("T279")
+def test_the_answer_to_questions_of_the_model_names_its_client(user: HostedHarness) -> None:
+    question = {"title": "Colour", "question": "which one?", "choices": [{"label": "red"}, {"label": "blue"}]}
+    ask: dict[str, object] = {"calls": [{"name": "ask_user", "arguments": {"questions": [question]}}]}
+    id = user.start("--model", user.model(ask, says("done")))
+    user.wait("question", id)
+    client = user.client(id, "terminal /dev/pts/6")
+    client.say("answer", id=client.until("input_wanted")["id"], answer="yes", values={"q1": "blue"})
+    client.until("run_ended")
+    record = next(row["id"] for row in user.cli.audit("--limit", "100") if row.get("tool") == "ask_user")
+    shown = json.loads(user.cli.agent("audit", "show", str(record), "--json").stdout)["outcome"]
+    assert "blue" in shown["answered"]
+    assert shown["answer"] == {"client": "terminal /dev/pts/6", "process": os.getpid()}
+
+
 def test_an_unattended_session_refuses_its_questions(user: HostedHarness) -> None:
     id = user.start("--unattended", "--model", user.model(runs("touch made"), says("done")))
     row = user.wait("idle", id)

@@ -424,6 +424,18 @@ def test_quit_stops_what_is_on_its_way(folder: Path) -> None:
     assert code == Exit.INTERRUPTED
 
 
+def test_a_command_that_leaves_needs_no_further_line(folder: Path) -> None:
+    async def program(front: Front) -> None:
+        front.say("prompt", text="go")
+        await front.until("run_ended")
+        front.say("command", text="/quit")
+        await front.closed()
+
+    front, code = talk(folder, [Turn("fine")], program)
+    assert code == Exit.DONE
+    assert len(front.of("run_ended")) == 1
+
+
 def test_no_line_ends_it(folder: Path) -> None:
     async def program(front: Front) -> None:
         for line, _ in MISREAD[:-4]:

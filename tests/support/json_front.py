@@ -28,6 +28,7 @@ class Front:
         self.events: list[dict[str, Any]] = []
         self._lines: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._more = asyncio.Event()
+        self._unread = asyncio.Event()
 
     def emit(self, event: Event) -> None:
         self.events.append(json.loads(event.line()))
@@ -50,6 +51,11 @@ class Front:
                 await self._more.wait()
         return found[count - 1]
 
+    async def closed(self) -> None:
+        """Wait until the session stops to read lines while it waits for one."""
+        async with asyncio.timeout(60):
+            await self._unread.wait()
+
     def of(self, type: str) -> list[dict[str, Any]]:
         return [event for event in self.events if event["type"] == type]
 
@@ -57,7 +63,11 @@ class Front:
         return self
 
     async def __anext__(self) -> bytes:
-        line = await self._lines.get()
+        try:
+            line = await self._lines.get()
+        except asyncio.CancelledError:
+            self._unread.set()
+            raise
         if line is None:
             raise StopAsyncIteration
         return line

@@ -56,24 +56,14 @@ class HostedQuestions(Questions):
 
     def signed(self, answer: object) -> object:
         client = self._host.hub.current
-        if client is not None and isinstance(answer, Yes | No | Leave | Stay):
-            return replace(answer, client=client.answering)
-        return answer
+        if client is None:
+            return answer
+        if isinstance(answer, tuple):  # to the questions of the model
+            return tuple(replace(each, client=client.answering) for each in answer)
+        return replace(answer, client=client.answering) if isinstance(answer, Yes | No | Leave | Stay) else answer
 
     def closed(self, id: str, *, answered: bool = False, answer: object = None) -> None:
         self._host.question_closed(id, answered=answered, answer=answer)
-
-
-class HostedMode(JsonMode):
-    """JSON mode whose lines end with the `/command` that leaves the conversation."""
-
-    def __init__(self, host: "SessionHost") -> None:
-        super().__init__(host.agent, host.questions, host.hub.report)
-        self._hub = host.hub
-
-    def leave(self) -> None:
-        super().leave()
-        self._hub.finish()
 
 
 class SessionHost:
@@ -201,7 +191,7 @@ class SessionHost:
         server = None
         try:
             async with self.agent:
-                self._mode = HostedMode(self)
+                self._mode = JsonMode(self.agent, self.questions, self.hub.report)
                 published.publish(self._description())
                 self._published = published
                 server = await self._loop.create_unix_server(lambda: Client(self.hub), sock=published.listener)

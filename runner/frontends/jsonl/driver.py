@@ -39,6 +39,7 @@ class JsonMode(CommandHost):
         self._stopped = False
         self._over = asyncio.Event()  # set when a job or the input has ended
         self._left = False
+        self._reading: asyncio.Future[None] | None = None  # the task that reads the lines
         self._code = Exit.DONE
 
     async def serve(self, lines: AsyncIterable[bytes], prompt: str | None = None) -> Exit:
@@ -48,14 +49,15 @@ class JsonMode(CommandHost):
         """
         if prompt is not None:
             self._prompt(prompt)
-        reading = asyncio.ensure_future(self._read(lines))
+        self._reading = reading = asyncio.ensure_future(self._read(lines))
         reading.add_done_callback(lambda _: self._over.set())
         try:
             while not reading.done() or self._jobs:
                 await self._over.wait()
                 self._over.clear()
                 if reading.done():
-                    reading.result()
+                    if not reading.cancelled():  # by `leave`
+                        reading.result()
                     self._questions.close()
                     if self._left:
                         self._interrupt()
@@ -215,3 +217,5 @@ class JsonMode(CommandHost):
 
     def leave(self) -> None:
         self._left = True
+        if self._reading is not None and asyncio.current_task() is not self._reading:
+            self._reading.cancel()  # a /command leaves now, not with the next line
