@@ -110,10 +110,8 @@ def read_layer(layer: ChangeLayer) -> tuple[LayerChange, ...]:
     bytes, and OSError if the layer cannot be read.
     """
     # THREAT T304: all content is from the command. No link is followed, no mode hides a folder, nothing is unbounded.
-    with (
-        closing(os.open(layer.upper, _FOLDER)) as upper,
-        closing(os.open(layer.workspace, _FOLDER)) as lower,
-    ):
+    place = os.O_PATH | _FOLDER
+    with closing(os.open(layer.upper, place)) as upper, closing(os.open(layer.workspace, place)) as lower:
         reader = _Reader(upper, lower)
         try:
             reader.walk()
@@ -134,6 +132,7 @@ class _Reader:
 
     def walk(self) -> None:
         top, below = os.fstat(self._upper), os.fstat(self._lower)
+        self._regain(".", self._upper, top.st_mode)
         if stat.S_IMODE(top.st_mode) != stat.S_IMODE(below.st_mode):
             self.changes.append(LayerChange(".", LayerKind.FOLDER, top.st_mode))
         pending = deque([("", False)])
@@ -144,12 +143,14 @@ class _Reader:
                 lower = None if whole else _opened(self._lower, path)
                 if lower is not None:
                     stack.callback(os.close, lower)
+                # The second form of deleted entries, in a folder with this mark only.
+                marked = _attribute(f"/proc/self/fd/{folder}", "user.overlay.opaque", follow=True) == b"x"
                 with os.scandir(folder) as entries:
                     for entry in sorted(entries, key=lambda entry: entry.name):
                         inner = f"{path}/{entry.name}" if path else entry.name
                         self._count(inner)
                         state = entry.stat(follow_symlinks=False)
-                        change = self._change(_Entry(folder, lower, entry.name, inner, state), within=whole)
+                        change = self._change(_Entry(folder, lower, entry.name, inner, state, marked), within=whole)
                         if change is not None:
                             self.changes.append(change)
                         if stat.S_ISDIR(state.st_mode):
@@ -161,13 +162,16 @@ class _Reader:
             with closing(syscalls.open_path(path, _STRICT, self._upper)) as handle:
                 os.chmod(f"/proc/self/fd/{handle}", mode)
 
+    def _regain(self, path: str, place: int, mode: int) -> None:
+        """Give this user the right to list and enter the folder `place` until `restore`."""
+        if mode & 0o700 != 0o700:
+            self._opened.append((path, stat.S_IMODE(mode)))
+            safe_rmtree.restore(place)
+
     def _open(self, path: str) -> int:
         """Return a descriptor of a folder of the layer, with the right to list it."""
         with closing(syscalls.open_path(path or ".", _STRICT, self._upper)) as place:
-            mode = stat.S_IMODE(os.fstat(place).st_mode)
-            if mode & 0o700 != 0o700:
-                self._opened.append((path or ".", mode))
-                safe_rmtree.restore(place)
+            self._regain(path, place, os.fstat(place).st_mode)
             return os.open(f"/proc/self/fd/{place}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def _count(self, path: str) -> None:
@@ -175,7 +179,7 @@ class _Reader:
         what, fix = "the changes of the command cannot be listed", "nothing of them was applied; run a smaller command"
         if self._seen > MOST:
             raise LayerUnreadable(Problem(what, f"it left more than {MOST:,} new or changed files", fix))
-        if len(os.fsencode(path)) > LONGEST:
+        if len(path) > LONGEST // 4 and len(os.fsencode(path)) > LONGEST:  # a character has at most four bytes
             raise LayerUnreadable(Problem(what, f"it left a path of more than {LONGEST:,} bytes", fix))
 
     def _change(self, entry: "_Entry", *, within: bool) -> LayerChange | None:
@@ -186,6 +190,9 @@ class _Reader:
         before = entry.before
         if stat.S_ISDIR(mode):
             new = before is None or (before is not _UNKNOWN and not stat.S_ISDIR(before.st_mode))
+            if not new and mode & 0o700 != 0o700:  # its attributes need the right to read it (xattr(7))
+                with closing(syscalls.open_path(entry.path, _STRICT, self._upper)) as place:
+                    self._regain(entry.path, place, mode)
             whole = within or new or entry.attribute("user.overlay.opaque") == b"y"
             if not whole and entry.same:
                 return None
@@ -211,10 +218,14 @@ class _Entry:
         path: Relative to the workspace.
         state: The result of lstat(2).
         before: The same of the entry in the workspace; None if there is none.
+        marked: True if the folder may have marks of deleted entries in their attributes.
     """
 
-    def __init__(self, folder: int, lower: int | None, name: str, path: str, state: os.stat_result) -> None:
-        self.folder, self.lower, self.name, self.path, self.state = folder, lower, name, path, state
+    def __init__(
+        self, folder: int, lower: int | None, name: str, path: str, state: os.stat_result, marked: bool
+    ) -> None:
+        self.folder, self.lower, self.name, self.path = folder, lower, name, path
+        self.state, self.marked = state, marked
         self.before: os.stat_result | None = None
         if lower is not None:
             try:
@@ -230,9 +241,9 @@ class _Entry:
         mode = self.state.st_mode
         if stat.S_ISCHR(mode):
             return self.state.st_rdev == 0
-        if not stat.S_ISREG(mode) or self.state.st_size or self.attribute("user.overlay.whiteout") is None:
+        if not self.marked or not stat.S_ISREG(mode) or self.state.st_size:
             return False
-        return _attribute(f"/proc/self/fd/{self.folder}", "user.overlay.opaque", follow=True) == b"x"
+        return self.attribute("user.overlay.whiteout") is not None
 
     def attribute(self, name: str) -> bytes | None:
         return _attribute(f"/proc/self/fd/{self.folder}/{self.name}", name)

@@ -107,6 +107,9 @@ LEFT: list[tuple[str, list[tuple[Any, ...]], str]] = [
     ("ln -s ../../../etc/passwd l",             [("l", "link", False, False)],          "a link to outside"),
     ("echo > sub/deep/new; chmod 000 sub/deep", [("sub/deep", "folder", False, False), ("sub/deep/new", "file", False, False)], "in a folder that nobody may open"),
     ("mkdir -p n/m; echo > n/m/x; chmod 0 n/m n", [("n", "folder", True, False), ("n/m", "folder", True, True), ("n/m/x", "file", False, True)], "the same in new folders"),
+    ("rm -r sub; mkdir -m 0 sub",               [("sub", "folder", True, False)],       "a folder that replaces another, and that nobody may open"),
+    ("rm -r sub; mkdir sub; echo > sub/x; chmod 200 sub", [("sub", "folder", True, False), ("sub/x", "file", False, True)], "the same with content"),
+    ("echo > x; chmod 0 .",                     [(".", "folder", False, False), ("x", "file", False, False)], "a workspace that nobody may open"),
     ("printf x > $'a\\nb'; printf x > $'\\xff'", [("a\nb", "file", False, False), ("\udcff", "file", False, False)], "names that no terminal shows"),
 ]
 # fmt: on
