@@ -78,6 +78,24 @@ def permit_conversion(permit: Permit, action: ConvertDocument) -> Permit:
     return Permit(action, conversion_terms(permit.terms, action), _MINT)
 
 
+def preview_of(verdict: Allow | Ask) -> Allow:
+    """Return the verdict that lets a command run for a preview. The caller runs it on a layer of the workspace, and no
+    change reaches the workspace before a user has accepted it.
+
+    INVARIANT: the rights are within those of `verdict`. Nothing that the command does lasts outside of its layer: it
+    reaches no host, gets no credential, and writes neither to a path outside the workspace nor to the kept cache.
+    """
+    if isinstance(verdict, Ask):
+        action, terms, sourced = verdict.assessment.action, verdict.terms, verdict.assessment.sourced
+    else:
+        action, terms, sourced = verdict.permit.action, verdict.permit.terms, verdict.permit.sourced
+    read = (*terms.read, *terms.repository)
+    terms = replace(terms, hosts=(), credentials=(), read=read, write=(), cache="", repository=())
+    text = "it runs for a preview: without network, and its changes are shown before they reach the workspace"
+    reason = Reason(verdict.cell.tier, text, Check.PREVIEW)
+    return Allow(Permit(action, terms, _MINT, sourced), verdict.cell, reason)
+
+
 def deciding_cell(assessment: Assessment, mode: Mode, matrix: Matrix = MATRIX) -> Cell:
     """Return the cell that decides in `mode`: the strictest one, and among equally strict ones that of the
     worst tier.

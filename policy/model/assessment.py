@@ -371,6 +371,7 @@ class Check:
     FLOW_PRIVATE_DATA       = RuleRef(RuleKind.BUILTIN, "information-flow/private-data")
     FLOW_TRUSTED_FILE       = RuleRef(RuleKind.BUILTIN, "information-flow/trusted-file")
     OFFLINE_START           = RuleRef(RuleKind.BUILTIN, "decision/offline-start")
+    PREVIEW                 = RuleRef(RuleKind.BUILTIN, "decision/preview")
     RIGHTS_FLOOR            = RuleRef(RuleKind.BUILTIN, "rights/floor")
     SANDBOX_SHOW            = RuleRef(RuleKind.BUILTIN, "sandbox-show/shown-rights")
     # fmt: on

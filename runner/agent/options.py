@@ -142,6 +142,8 @@ OPTIONS: tuple[Option, ...] = (
     Option("--require", "full|partial", "Least enforcement of the sandbox, whatever the configuration says; else exit "
            "4.", ("exec", *_SESSION, *_SERVE, *_RESEARCH, *_EDITOR), complete="enforcement"),
     Option("--guard-token", "TOKEN", "Run the command that `agent guard` rewrote. The token counts once.", ("exec",)),
+    Option("--preview", "", "Run it without network on a copy-on-write view, show its changes, and ask what to keep.",
+           ("exec",)),
     Option("--background", "", "Print a name and return while the command runs; see `agent processes`.", ("exec",)),
     Option("--unix", "", "Let the action create AF_UNIX sockets, even if `sandbox.unix_sockets = false` forbids them.",
            _GATE),

@@ -182,6 +182,10 @@ def exec_help(given: Given, script: SCRIPT = None) -> NoReturn:
     With `--background` the command has no input, a time limit only with `--timeout`, and a network of its own: two such
     commands do not reach each other.
 
+    With `--preview` the command runs without network on a copy-on-write view of the workspace. Its changes are shown,
+    and you keep all of them, some, or none. Where no user can be asked, nothing is kept: standard output gets a patch,
+    standard error the output of the command, and the exit code is 3 if a change would have been held back.
+
     **Examples**
 
         agent exec 'git status && rg -n TODO src | head'
@@ -191,6 +195,7 @@ def exec_help(given: Given, script: SCRIPT = None) -> NoReturn:
         agent exec --read ~/data --write ~/out 'cp ~/data/a.csv ~/out/'
         agent exec --unattended --json 'npm test' < /dev/null
         agent exec --background 'npm run dev'        print a name for `agent processes`, and return
+        agent exec --preview 'make format'           look at the changes before they are made
     """
     raise _misplaced("exec")
 

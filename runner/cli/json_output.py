@@ -176,7 +176,8 @@ OUTPUTS: tuple[JsonOutput, ...] = (
         Form.EVENTS,
         "The events `session_started`, `verdict`, `output`, `finished` or `denied`, and `run_ended`. With "
         "`--background`, a command that runs: one object with `process`, `session`, `record`, `command`, `rights` and "
-        "`output`, the path of the file with its output or null.",
+        "`output`, the path of the file with its output or null. With `--preview`, before `run_ended`: an event "
+        "`preview` with `files` (`path`, `how`, `was`), `left_out`, `held` (`path`, `reason`, `why`) and `patch`.",
     ),
     JsonOutput(
         "why",

@@ -50,6 +50,7 @@ class GateArgs:
     least: str | None = None  # `full` or `partial`: what --require and --accept-partial say
     unix: bool = False
     background: bool = False
+    preview: bool = False
     guard_token: str | None = None
     tool: str | None = None
     path: str | None = None

@@ -6,7 +6,7 @@ monitors) can run.
 
 import os
 import stat
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from policy.model.frozen import dataclass
@@ -22,9 +22,9 @@ from runner.text.sanitize import visible
 from sandbox.inside.files.diff import Effort
 from sandbox.workspace.inventory import Changes
 
-_STEPS = 20_000_000  # of comparing lines, in all files together
+STEPS = 20_000_000  # of comparing lines, in all files together
 _SHOWN = 5  # paths in a line
-_LARGEST = 512 << 20  # bytes of all contents in one patch
+LARGEST_PATCH = 512 << 20  # bytes of all contents in one patch
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,8 +198,8 @@ class _Comparison:
             self.left.append(path)
         else:
             self._size += sum(len(side.data) for side in (old, new) if side is not None)
-            if self._size > _LARGEST:
-                self.unfit.append((path, f"a patch contains at most {_LARGEST >> 20} MiB"))
+            if self._size > LARGEST_PATCH:
+                self.unfit.append((path, f"a patch contains at most {LARGEST_PATCH >> 20} MiB"))
                 return
             self._changes[path] = old, new
 
@@ -226,30 +226,10 @@ class _Comparison:
     def patch(self, empty: tuple[str, ...], judge: Callable[[Changes], Iterable[str]]) -> Patch:
         """Return the changes found so far as a patch."""
         obeyed = judge({path: node_of(new) for path, (_, new) in self._changes.items()})
-        gone: dict[tuple[str, bool], list[str]] = {}
-        for path, (old, new) in self._changes.items():
-            if new is None and old is not None and old.data:
-                gone.setdefault((old.blob, old.mode == LINK), []).append(path)
-        effort = Effort(_STEPS, self._over)
-        parts: dict[str, tuple[bytes, PatchedFile]] = {}
-        sources: set[str] = set()
-        for path, (old, new) in self._changes.items():
-            if self._late(path):
-                continue
-            if old is None and new is not None and (before := gone.get((new.blob, new.mode == LINK))):
-                was = before.pop(0)
-                source = self._changes[was][0]
-                assert source is not None  # `gone` has only files of the original
-                sources.add(was)
-                text = renamed(os.fsencode(was), os.fsencode(path), source, new)
-                parts[path] = text, PatchedFile(path, "renamed", was)
-                continue
-            how = "added" if old is None else "deleted" if new is None else "modified"
-            parts[path] = changed(os.fsencode(path), old, new, effort), PatchedFile(path, how)
-        kept = [part for path, part in parts.items() if path not in sources]
+        text, files = sections(self._changes, Effort(STEPS, self._over), self._late)
         return Patch(
-            b"".join(text for text, _ in kept),
-            tuple(file for _, file in kept),
+            text,
+            files,
             tuple(self.left),
             tuple(self.secrets),
             tuple(self.unfit),
@@ -257,6 +237,38 @@ class _Comparison:
             tuple(self.moved),
             tuple(sorted(obeyed)),
         )
+
+
+def sections(
+    changes: Mapping[str, tuple[Side | None, Side | None]],
+    effort: Effort,
+    late: Callable[[str], bool] = lambda path: False,
+) -> tuple[bytes, tuple[PatchedFile, ...]]:
+    """Return the text of a patch, and its paths. `changes` has the old and the new file of each path, None for none.
+
+    A path for which `late` returns True is left out.
+    """
+    gone: dict[tuple[str, bool], list[str]] = {}
+    for path, (old, new) in changes.items():
+        if new is None and old is not None and old.data:
+            gone.setdefault((old.blob, old.mode == LINK), []).append(path)
+    parts: dict[str, tuple[bytes, PatchedFile]] = {}
+    sources: set[str] = set()
+    for path, (old, new) in changes.items():
+        if late(path):
+            continue
+        if old is None and new is not None and (before := gone.get((new.blob, new.mode == LINK))):
+            was = before.pop(0)
+            source = changes[was][0]
+            assert source is not None  # `gone` has only files of the original
+            sources.add(was)
+            text = renamed(os.fsencode(was), os.fsencode(path), source, new)
+            parts[path] = text, PatchedFile(path, "renamed", was)
+            continue
+        how = "added" if old is None else "deleted" if new is None else "modified"
+        parts[path] = changed(os.fsencode(path), old, new, effort), PatchedFile(path, how)
+    kept = [part for path, part in parts.items() if path not in sources]
+    return b"".join(text for text, _ in kept), tuple(file for _, file in kept)
 
 
 def _stamp(path: str, top: int) -> Stamp | None:

@@ -81,6 +81,7 @@ def parse_gate(command: str, words: list[str]) -> "GateArgs":
         least=least(given.switch("accept_partial"), given.text("require")),
         unix=given.switch("unix"),
         background=_background(given),
+        preview=_preview(given),
         guard_token=given.text("guard_token"),
         tool=_tool(tool, argv, given.text("path")),
         path=given.text("path"),
@@ -99,6 +100,22 @@ def _background(given: Given) -> bool:
         why = "the output of a command in the background is read later, and only its newest part is kept"
         raise usage("--background and `--limit output` exclude each other", why, "leave one of them out")
     return found
+
+
+def _preview(given: Given) -> bool:
+    """Return True for `--preview`. Raise a usage error for an option that gives what a preview never has."""
+    found = given.switch("preview")
+    if not found:
+        return False
+    reasons = {
+        "--background": "the changes are shown when the command has ended",
+        "--host": "a preview has no network, because what was sent cannot be taken back",
+        "--write": "only changes of the workspace can be kept back",
+    }
+    for name, why in reasons.items():
+        if given.switch("background") if name == "--background" else given.texts(name[2:]):
+            raise usage(f"--preview and {name} exclude each other", why, "leave one of them out")
+    return True
 
 
 def _tool(name: str | None, argv: tuple[str, ...] | None, path: str | None) -> str | None:

@@ -54,6 +54,10 @@ def run_exec(args: GateArgs, spare: "SpareHelper | None") -> int:
         from runner.frontends.exec.guarded import guarded_case
 
         case = guarded_case(gate, action, noted, token)
+    elif args.preview:
+        from runner.frontends.exec.preview import preview_case  # few commands are previews
+
+        case = preview_case(gate, action, noted, attended=not is_unattended(args.unattended))
     else:
         case = _judge(gate, action, noted, attended=not is_unattended(args.unattended), waits=not args.background)
     report: Report = EventReport() if args.json else PlainReport()
@@ -74,6 +78,10 @@ def run_exec(args: GateArgs, spare: "SpareHelper | None") -> int:
             return report.denied(case.assessment, verdict, session)
         case Allow() as verdict:
             minimum = Level(args.least.upper()) if args.least else gate.settings.sandbox_minimum
+            if args.preview:
+                from runner.frontends.exec.preview import run_preview
+
+                return run_preview(case, verdict, (args.backend, minimum), json=args.json)
             if spare is None:
                 from runner.frontends.exec.background import run_in_background
 

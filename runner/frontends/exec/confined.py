@@ -77,7 +77,7 @@ async def confine(
                 if verdict.permit.sourced:
                     require_unchanged(verdict.permit)
                 report.started(case.assessment, verdict, session, enforcement)
-                run = partial(_run, backend, verdict, stdin, report, interactive=interactive)
+                run = partial(run_confined, backend, verdict, stdin, report, interactive=interactive)
                 transacted = None
                 # The default is off; `value` would load the table of keys to tell that.
                 if case.gate.settings.values.get(("sandbox", "transactions")) is True and not interactive:
@@ -144,16 +144,18 @@ async def boundary(
             await result[0].close()
 
 
-async def _run(
+async def run_confined(
     backend: Backend,
     verdict: Allow,
     stdin: int | None,
     report: Report,
     *,
-    interactive: bool,
+    interactive: bool = False,
     layer: "ChangeLayer | None" = None,
 ) -> tuple[Outcome, int | None]:
-    """Run the permit. Return the outcome, and the exit code if a signal or an output error ended the run, else None."""
+    """Run the permit, on a layer if there is one. Return the outcome, and the exit code if a signal or an output error
+    ended the run, else None.
+    """
     ended: list[int] = []
 
     def listen(stream: int, chunk: bytes) -> None:
@@ -176,10 +178,8 @@ async def _run(
         from runner.frontends.exec.interactive import run_interactively  # only at a terminal
 
         running = asyncio.create_task(run_interactively(backend, verdict.permit, listen))
-    elif layer is not None:
-        running = asyncio.create_task(backend.run(verdict.permit, stdin=stdin, listen=listen, layer=layer))
     else:
-        running = asyncio.create_task(backend.run(verdict.permit, stdin=stdin, listen=listen))
+        running = asyncio.create_task(backend.run(verdict.permit, stdin=stdin, listen=listen, layer=layer))
     loop = asyncio.get_running_loop()
     # A signal that the caller of this program ignores (nohup, a background job) stays ignored.
     heard = ending_signals()

@@ -129,9 +129,13 @@ class ExecCase:
 
 
 class PlainReport:
-    """The report for users and shells: stdout and stderr of the command, then the messages of ringfence on stderr."""
+    """The report for users and shells: stdout and stderr of the command, then the messages of ringfence on stderr.
 
-    def __init__(self) -> None:
+    `stdout` is the descriptor that gets the standard output of the command.
+    """
+
+    def __init__(self, stdout: int = 1) -> None:
+        self._places = {1: stdout, 2: 2}
         # Mask only known secrets: a text that looks like a key may be data that the user redirects to a file.
         self._masked = _masking(shapes=False)
 
@@ -154,6 +158,7 @@ class PlainReport:
         """
         masked = self._masked.get(stream)
         # Latin-1 maps each byte to one character and back, and keys are ASCII.
+        stream = self._places[stream]
         _write(stream, chunk if masked is None else masked.feed(chunk.decode("latin-1")).encode("latin-1"))
 
     def finished(self, outcome: Outcome, limits: Limits, held: "Sequence[Problem]" = ()) -> int:
@@ -161,7 +166,7 @@ class PlainReport:
         back, which make the command a denied one.
         """
         for stream, masked in self._masked.items():
-            _write(stream, masked.end().encode("latin-1"))
+            _write(self._places[stream], masked.end().encode("latin-1"))
         for violation in outcome.violations:
             path = f" ({violation.unnamed_path})" if violation.unnamed_path else ""
             why = "inferred from the program's error message" if violation.inferred else _STOPPED[violation.layer]

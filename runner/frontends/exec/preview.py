@@ -1,0 +1,305 @@
+"""`agent exec --preview`: run a command on a copy-on-write view, show its changes, and apply those that the user keeps.
+
+THREAT T313: a preview must leave nothing behind that the user did not accept. The command has the rights of
+`preview_of`, and its changes lie in a layer. What the user does not choose is removed with the layer, and where no user
+can be asked nothing is applied.
+"""
+
+import asyncio
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from policy.decide import preview_of
+from policy.model.frozen import dataclass
+from policy.model.profile import Source
+from policy.model.verdict import Allow, Deny, Problem, ProblemError, Rights
+from runner.audit.log import open_log
+from runner.audit.records import Ran
+from runner.changes.review.apply_plan import plan
+from runner.changes.review.layer_patch import layer_patch
+from runner.changes.review.patch import Patch
+from runner.changes.review.patch_parser import read
+from runner.changes.review.patch_view import diff_lines, stat_lines
+from runner.changes.transaction.judge import HeldEntry, Judged, judge
+from runner.changes.transaction.report import RecordedTransaction, recorded, violations
+from runner.changes.transaction.transaction import NotApplied, Transaction, Transferred
+from runner.changes.undo.recorder import SnapshotRecorder, snapshot_recorder
+from runner.changes.undo.scope import choice_of, scope_of, secret_of
+from runner.events import Notice
+from runner.frontends.exec.confined import boundary, require_unchanged, run_confined
+from runner.frontends.exec.report import EventReport, ExecCase, PlainReport, Report
+from runner.gate.wording import action_words
+from runner.problems import Exit, Stopped
+from runner.state.paths import cache_dir, state_dir
+from runner.stderr import coloured, say, say_notice
+from runner.text.phrases import many, os_reason
+from runner.text.sanitize import visible
+from sandbox.backend import Backend, Level, Outcome
+from sandbox.workspace.layer import LayerChange, LayerKind, read_layer
+
+if TYPE_CHECKING:
+    from policy.model.action import Action
+    from runner.audit.fact_recorder import FactRecorder
+    from runner.gate.gate import Gate
+
+_MOST_LINES = 300  # of a difference that is shown without a question
+_HELP = "`all`, `none`, numbers such as `1,3-5`, or `diff` to see every line"
+
+
+@dataclass(frozen=True, slots=True)
+class PreviewItem:
+    """One change that the user can keep: a file, a link, a deletion, or a new folder with everything in it.
+
+    Attributes:
+        change: The change.
+        inside: The number of entries in a new folder.
+    """
+
+    change: LayerChange
+    inside: int = 0
+
+    @property
+    def words(self) -> str:
+        """Return the item for a list, safe to print on a terminal."""
+        name = visible(self.change.path, lines=False)
+        match self.change.kind:
+            case None:
+                return f"delete   {name}"
+            case LayerKind.FOLDER if self.change.whole:
+                return f"create   {name}/ ({many(self.inside, 'entry')})"
+            case LayerKind.FOLDER:
+                return f"mode     {name}/"
+            case LayerKind.LINK:
+                return f"link     {name} -> {visible(self.change.target, lines=False)}"
+            case _:
+                return f"write    {name}"
+
+
+def preview_case(gate: "Gate", action: "Action", noted: "FactRecorder", *, attended: bool) -> ExecCase:
+    """Judge the action. A question of the policy becomes the verdict of a preview, and a refusal stays one."""
+    assessment, verdict = gate.evaluate(action, Source.PERSON, unattended=False)
+    shown = verdict if isinstance(verdict, Deny) else preview_of(verdict)
+    return ExecCase(gate, assessment, shown, None, attended, noted)
+
+
+def run_preview(case: ExecCase, verdict: Allow, wanted: tuple[str | None, Level], *, json: bool) -> int:
+    """Run the command of `case` on a view, show its changes, and apply what the user keeps. Return the exit code.
+
+    A command without a right to write runs as usual. Raise Stopped if this machine has no view for the workspace, and
+    then nothing runs.
+    """
+    return asyncio.run(_Preview(case, verdict, json=json).run(wanted))
+
+
+class _Preview:
+    """One preview: the command, its changes, and the answer of the user."""
+
+    def __init__(self, case: ExecCase, verdict: Allow, *, json: bool) -> None:
+        self._case, self._verdict = case, verdict
+        self._asks = case.attended and not json and os.isatty(0) and os.isatty(1)
+        self._events = _PreviewEvents() if json else None
+        # Where no user is asked, standard output is for the patch.
+        self._report: Report = self._events or PlainReport(1 if self._asks else 2)
+
+    async def run(self, wanted: tuple[str | None, Level]) -> int:
+        case, permit = self._case, self._verdict.permit
+        async with boundary(wanted, permit.terms, None, case.gate.settings, None) as opening:
+            backend, enforcement = await opening
+            works = permit.terms.rights is Rights.WORKSPACE_WRITE
+            transaction = await self._transaction(backend) if works else None
+            try:
+                with open_log(case.gate.settings, os.environ) as audit:
+                    case.noted.parts()
+                    # INVARIANT: the decision is on the disk before anything runs.
+                    about = case.session(enforcement, case.policy())
+                    session, decided = audit.began(about, "", case.decision(self._verdict, backend.name))
+                    ran, outcome = Ran(time.time()), Outcome(status=Exit.FAILED, ended_by="failure")
+                    recorder = snapshot_recorder(case.gate.facts, case.gate.settings, os.environ, session, _show)
+                    try:
+                        require_unchanged(permit)
+                        self._report.started(case.assessment, self._verdict, session, enforcement)
+                        layer = transaction.layer if transaction is not None else None
+                        outcome, ours = await run_confined(backend, self._verdict, None, self._report, layer=layer)
+                        code = self._report.finished(outcome, permit.terms.limits) if ours is None else ours
+                        if ours is not None:  # the user ended it, or nobody reads the output
+                            held = False
+                        elif transaction is None:
+                            held = self._choice(Patch(b"", ()), Judged((), ())).held != ()
+                        else:
+                            kept, held = self._shown(transaction, recorder)
+                            ran = replace(ran, changed=recorder.changed, transaction=kept)
+                    finally:
+                        recorder.close()
+                        audit.finished(decided, outcome, ran)
+            finally:
+                if transaction is not None:
+                    transaction.discard()
+        if not self._asks and held:
+            code = Exit.DENIED
+        return self._events.end(code) if self._events is not None else code
+
+    async def _transaction(self, backend: Backend) -> Transaction:
+        """Return a transaction for the command. Raise Stopped if it cannot run on a view."""
+        state, terms = state_dir(os.environ), self._verdict.permit.terms
+        folder = state / "transactions"
+        why, fix = "", "run it without --preview; `agent undo` takes back what an agent's command changed"
+        try:
+            folder.mkdir(mode=0o700, exist_ok=True)
+            why = await backend.layered(terms, str(folder))
+            if not why:
+                return Transaction(state, terms.workspace)
+        except OSError as error:
+            why = os_reason(error)
+        raise Stopped(Problem("there is no preview of this command", why, fix), Exit.SANDBOX)
+
+    def _shown(self, transaction: Transaction, recorder: SnapshotRecorder) -> tuple[RecordedTransaction, bool]:
+        """Show the changes, and apply what the user keeps. Return what was applied, and whether anything was held back.
+
+        Raise Stopped if the changes cannot be read or applied.
+        """
+        permit, gate = self._verdict.permit, self._case.gate
+        workspace = permit.terms.workspace
+        try:
+            changes = read_layer(transaction.layer)
+            judged = judge(transaction.layer, changes, recorder.standards(permit, None))
+            patch = layer_patch(transaction.layer, changes, self._secret())
+            chosen = self._choice(patch, judged)
+            if not chosen.applied:
+                left = tuple(NotApplied(each.change.path, each.why, held=each) for each in judged.held)
+                return recorded(workspace, Transferred((), left), (), "user"), bool(judged.held)
+            words = action_words(permit.action, gate.cwd)
+            done = recorder.transfer(transaction, chosen, permit, words, "", required=False)
+        except ProblemError as error:
+            raise Stopped(error.problem, Exit.FAILED) from None
+        except OSError as error:
+            raise Stopped(transaction.give_up(os_reason(error)).problem, Exit.FAILED) from None
+        say(
+            f"kept {many(len(done.result.applied), 'change')}" + ("; `agent undo` takes them back" if done.step else "")
+        )
+        for each in violations(workspace, done.result.left):
+            say(f"  {visible(each.what, lines=False)}; {visible(each.fix, lines=False)}")
+        return recorded(workspace, done.result, done.changes, "user"), bool(judged.held)
+
+    def _secret(self) -> Callable[[str], bool]:
+        gate = self._case.gate
+        settings, facts = gate.settings, gate.facts
+        scope = scope_of(facts, settings.profile, choice_of(settings), cache_dir(os.environ), state_dir(os.environ))
+        return secret_of(scope)
+
+    def _choice(self, patch: Patch, judged: Judged) -> Judged:
+        """Show the changes, and return those that the user keeps; none where no user is asked."""
+        if self._events is not None:
+            self._events.preview(patch, judged)
+            return Judged((), judged.held)
+        if not self._asks:
+            sys.stdout.flush()
+            sys.stdout.buffer.write(patch.text)
+            sys.stdout.flush()
+            for line in (*patch.notes, *map(_held_line, judged.held)):
+                say(line)
+            return Judged((), judged.held)
+        items = _items(judged.applied)
+        planned = plan(self._verdict.permit.terms.workspace, read(patch.text), self._secret())
+        lines = [*diff_lines(planned, colour=coloured(sys.stdout))]
+        if len(lines) <= _MOST_LINES:
+            print("\n".join(lines))
+        for line in (*stat_lines(planned), *patch.notes):
+            print(line)
+        for number, item in enumerate(items, 1):
+            print(f"{number:>4}  {item.words}")
+        for each in judged.held:
+            print(_held_line(each))
+        sys.stdout.flush()
+        if not items:
+            say("the command changed nothing that can be kept" if judged.held else "the command changed nothing")
+            return Judged((), judged.held)
+        return _kept(items, judged, _asked(items, lines))
+
+
+class _PreviewEvents(EventReport):
+    """The events of a preview: those of a command, then the event `preview`, then the end."""
+
+    def _end(self, code: int) -> int:
+        return code
+
+    def preview(self, patch: Patch, judged: Judged) -> None:
+        """Print what the command changed in its view, and what would be held back."""
+        held = [{"path": each.change.path, "reason": each.reason, "why": each.why} for each in judged.held]
+        files = [{"path": each.path, "how": each.how, "was": each.was or None} for each in patch.files]
+        left = [{"path": path, "why": why} for path, why in patch.left_out]
+        text = patch.text.decode("utf-8", "replace")
+        self._print({"type": "preview", "files": files, "left_out": left, "held": held, "patch": text})
+
+    def end(self, code: int) -> int:
+        return super()._end(code)
+
+
+def _show(event: object) -> None:
+    if isinstance(event, Notice):
+        say_notice(visible(event.text, lines=False))
+
+
+def _items(applied: Sequence[LayerChange]) -> tuple[PreviewItem, ...]:
+    """Return what the user can choose."""
+    inside = Counter[str]()
+    for change in applied:
+        if change.within:
+            inside.update(change.path[:at] for at, sign in enumerate(change.path) if sign == "/")
+    return tuple(PreviewItem(each, inside[each.path]) for each in applied if not each.within)
+
+
+def _asked(items: Sequence[PreviewItem], lines: Sequence[str]) -> frozenset[int]:
+    """Ask which items to keep, and return their numbers, from 1. Without an answer none is kept."""
+    from runner.config.trust.prompt import typed_line
+
+    while True:
+        try:
+            answer = typed_line(f"keep these changes? [{_HELP}] ").strip().lower()
+        except EOFError:
+            return frozenset()
+        if answer == "diff":
+            print("\n".join(lines), flush=True)
+            continue
+        numbers = chosen(answer, len(items))
+        if numbers is not None:
+            return numbers
+        say(f"`{visible(answer, lines=False)}` is not an answer: type {_HELP}")
+
+
+def chosen(answer: str, count: int) -> frozenset[int] | None:
+    """Return the numbers, from 1 to `count`, that an answer selects; None if it is no answer."""
+    if answer in ("all", "a", "yes", "y"):
+        return frozenset(range(1, count + 1))
+    if answer in ("none", "n", "no"):
+        return frozenset()
+    numbers = set[int]()
+    for part in answer.replace(",", " ").split():
+        first, sign, last = part.partition("-")
+        if not (first.isascii() and first.isdecimal() and (not sign or (last.isascii() and last.isdecimal()))):
+            return None
+        low, high = int(first), int(last or first)
+        if not 1 <= low <= high <= count:
+            return None
+        numbers.update(range(low, high + 1))
+    return frozenset(numbers) or None
+
+
+def _kept(items: Sequence[PreviewItem], judged: Judged, numbers: frozenset[int]) -> Judged:
+    """Return the chosen changes. A held entry in a chosen new folder stays held; the others are removed."""
+    paths = {items[number - 1].change.path for number in numbers}
+
+    def below(path: str) -> bool:
+        return any(path[:at] in paths for at, sign in enumerate(path) if sign == "/")
+
+    applied = tuple(each for each in judged.applied if each.path in paths or (each.within and below(each.path)))
+    every = len(numbers) == len(items)
+    return Judged(applied, tuple(each for each in judged.held if every or below(each.change.path)))
+
+
+def _held_line(held: HeldEntry) -> str:
+    return f"held back: {visible(held.change.path, lines=False)}: {visible(held.why, lines=False)}"
