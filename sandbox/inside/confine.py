@@ -184,7 +184,11 @@ def _build_base(steps: tuple[tuple[str, str, str], ...]) -> tuple[int, int]:
     stage = _stage()
     settings = _new_root(stage)
     mounts.attach(stage, {})
-    return syscalls.clone_tree(stage, 0), settings
+    tree, trial = syscalls.clone_tree(stage, 0), syscalls.clone_tree(stage, 0)
+    # A kernel that cannot attach such a tree in another namespace shows it here, where nothing depends on it.
+    enter_mounts()
+    syscalls.attach_tree(trial, syscalls.AT_FDCWD, stage)
+    return tree, settings
 
 
 def build_root(plan: Plan, base: Base | None = None) -> int:

@@ -62,7 +62,10 @@ async def confine(
     async with boundary(wanted, verdict.permit.terms, ahead, case.gate.settings, lend) as opening:
         from runner.audit.log import open_log
 
-        with open_log(case.gate.settings, os.environ) as audit:
+        with contextlib.ExitStack() as at_once:
+            # The records are durable at once. The closing of the file copies them to another place, which can wait.
+            later = ahead.later if ahead is not None and ahead.later is not None else at_once
+            audit = later.enter_context(open_log(case.gate.settings, os.environ))
             policy = case.policy()  # while the helper locks itself in
             case.noted.parts()
             backend, enforcement = await opening
