@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from policy.model.action import ConvertDocument, RunArgv, RunScript
+from policy.model.secret_paths import inside
 from policy.model.verdict import Permit, Rights, Terms
 from sandbox.backend import (
     DIRECT,
@@ -221,6 +222,9 @@ class Linux:
             return "bubblewrap builds the root of the T2 sandbox"
         if self.name == "T3":
             return "the T3 sandbox has no private root"
+        # THREAT T302: such a command could put a link in the place of the workspace before its changes are applied.
+        if above := [path for path in terms.writable if inside(terms.workspace, path)]:
+            return f"the command may change `{above[0]}`, which contains the workspace"
         return "" if terms.rights is Rights.WORKSPACE_WRITE else "the command only reads the workspace"
 
     async def start(self, permit: Permit, *, listen: Listener, terminal: TerminalSize | None = None) -> Process:

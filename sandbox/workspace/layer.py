@@ -110,8 +110,10 @@ def read_layer(layer: ChangeLayer) -> tuple[LayerChange, ...]:
     bytes, and OSError if the layer cannot be read.
     """
     # THREAT T304: all content is from the command. No link is followed, no mode hides a folder, nothing is unbounded.
-    place = os.O_PATH | _FOLDER
-    with closing(os.open(layer.upper, place)) as upper, closing(os.open(layer.workspace, place)) as lower:
+    with (
+        closing(os.open(layer.upper, os.O_PATH | _FOLDER)) as upper,
+        closing(syscalls.open_path(layer.workspace, syscalls.RESOLVE_NO_SYMLINKS)) as lower,
+    ):
         reader = _Reader(upper, lower)
         try:
             reader.walk()

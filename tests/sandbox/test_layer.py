@@ -1,6 +1,7 @@
 """Tests of commands on a layer: what they see, what they leave, and that nothing in the workspace ever changes."""
 
 import asyncio
+import ctypes
 import os
 import stat
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 
 from runner.doctor.report import CheckState, view_result
 from sandbox.linux.backend import Linux
+from sandbox.workspace.layer import new_layer, read_layer
 from tests.support.sandbox_bench import SECRET, USERS, Bench, make
 
 PY = "/usr/bin/python3 -c"
@@ -366,3 +368,41 @@ def test_files_of_others_have_no_view_for_an_ordinary_user(bench: Bench, project
     else:
         assert paths(answer) == set()
         assert "Value too large" in answer["err"]
+
+
+@pytest.mark.threat("T302")
+def test_a_watcher_outside_sees_nothing_of_a_command_on_a_layer(bench: Bench, project: Path) -> None:
+    """Before the changes are judged, no editor starts what a new file of the workspace names."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    watch = libc.inotify_init1(os.O_NONBLOCK)
+    changing = 0x2 | 0x4 | 0x8 | 0x40 | 0x80 | 0x100 | 0x200 | 0x400 | 0x800  # modified, created, moved, deleted, ...
+    for folder in (project, project / "sub", project / ".git"):
+        assert libc.inotify_add_watch(watch, os.fsencode(folder), changing) >= 0
+    script = (
+        "mkdir .vscode; echo x > .vscode/settings.json; echo x >> file.txt; rm sub/gone; mv file.txt sub; chmod 700 sub"
+    )
+    answer = run(bench, project, script)
+    assert {".vscode/settings.json", "sub/gone", "sub/file.txt"} <= paths(answer)
+    with pytest.raises(BlockingIOError):
+        os.read(watch, 4096)
+    os.close(watch)
+
+
+@pytest.mark.threat("T302")
+def test_a_command_that_may_move_the_workspace_has_no_view(bench: Bench, project: Path) -> None:
+    """The command could replace the workspace by a link, and its changes would then be applied to another folder."""
+    told = {"write": [str(bench.home)], "layer": True, "workspace": str(project)}
+    answer = bench.run(f"mv {project} {project}-moved; ln -s {bench.outside} {project}", **told)
+    reason = f"the command may change `{bench.home}`, which contains the workspace"
+    assert answer["unavailable"][1] == reason
+    assert why_not(bench, project, bench.base / "cache", write=[str(bench.home)]) == reason
+    assert project.is_dir()
+
+
+@pytest.mark.threat("T304")
+def test_changes_are_not_compared_with_the_target_of_a_link(tmp_path: Path) -> None:
+    (tmp_path / "there" / "w").mkdir(parents=True)
+    (tmp_path / "here").symlink_to("there")
+    layer = new_layer(f"{tmp_path}/here/w", str(tmp_path))
+    with pytest.raises(OSError, match="Too many levels of symbolic links"):
+        read_layer(layer)
