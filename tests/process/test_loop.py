@@ -120,6 +120,9 @@ def test_the_outcome_is_recorded_if_the_session_file_cannot_be_written(stage: Ma
     class Recorder:
         changed = None
 
+        def transactions(self, permit: Permit) -> None:
+            return None
+
         async def before(self, permit: Permit, words: str, call: str, *, required: bool = False) -> None:
             return None
 

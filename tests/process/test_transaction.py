@@ -200,6 +200,9 @@ JUDGED: list[tuple[str, str, str, HeldReason | None]] = [
     (f"{FILES}; echo TOKEN=0123456789 > .env", "mkdir n; cp .env n/p",      "n/p",                  HeldReason.SECRET),
     (f"{FILES}; echo TOKEN=0123456789 > .env", "echo TOKEN=1 > .env",       ".env",                 HeldReason.PROTECTED),
     (f"{FILES}; echo TOKEN=0123456789 > .env", "echo TOKEN=1234567890 > p", "",                     None),
+    (f"{FILES}; mkdir -p p/.vscode; echo 1 > p/.vscode/tasks.json", "git init -q p", "p/.git",      HeldReason.AUTO_RUN),
+    (f"{FILES}; mkdir p", "git init -q p",                                  "",                     None),
+    (f"{HOOKED}; mkdir -p .git/modules evil; ln -s ../../evil .git/modules/x", "mkdir p; echo 'gitdir: ../.git/modules/x' > p/.git", "p/.git", HeldReason.AUTO_RUN),
     (FILES,  "python3 -m venv --without-pip .venv",                         "",                     None),
 ]
 # fmt: on
@@ -237,6 +240,12 @@ def test_too_many_deletions_are_held_back(base: Path) -> None:
     }  # fmt: skip
     assert (world.w / "many/30").exists()
     assert (world.w / "new").exists()
+    opened = world.begin("rm -r many; echo 1 > many")
+    left = opened.apply(opened.judged(most_deleted=29)).result.left
+    assert [each.path for each in left] == ["many"], "a file that replaces a folder"
+    opened = world.begin("rm -r many; mkdir many; touch many/{1..25}")
+    assert not opened.apply(opened.judged(most_deleted=29)).result.left, "a folder that is made again"
+    world.undo()
     opened = world.begin("rm -r many")
     assert not opened.apply(opened.judged(most_deleted=30)).result.left, "what tools can make again does not count"
 

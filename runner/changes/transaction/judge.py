@@ -11,18 +11,19 @@ import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 
+from policy.languages.git_config import GitConfigError, gitdir_target
 from policy.model.frozen import dataclass
 from policy.model.secret_paths import inside
 from policy.model.verdict import Terms
 from runner.changes import safe_open
 from runner.changes.transaction.settings import MOST_DELETED
 from runner.secrets.secret import holds_masked, longest_masked
-from sandbox.inside.regular_file import read_start
+from sandbox.inside.regular_file import read_start, real_path
 from sandbox.workspace.git_files import harmless
 from sandbox.workspace.git_settings import OTHERS, POINTERS, SHAPE
 from sandbox.workspace.inventory import BY_NAME, AutorunInventory, TreeNode
 from sandbox.workspace.layer import ChangeLayer, LayerChange, LayerKind
-from sandbox.workspace.path_patterns import PatternIndex
+from sandbox.workspace.path_patterns import PatternIndex, appearing
 from sandbox.workspace.protected_paths import Scan
 
 _LONGEST_COPY = 1 << 20  # bytes of a file that is compared with secrets
@@ -108,7 +109,7 @@ def judge(layer: ChangeLayer, changes: Sequence[LayerChange], standards: Standar
             reasons[change.path] = found
     if deletions := _too_many(layer, changes, standards):
         for change in changes:
-            if change.kind is None:
+            if _removes(change, layer):
                 reasons.setdefault(change.path, (HeldReason.DELETIONS, deletions))
     applied, held, holder = [], [], ""
     for change in sorted(changes, key=lambda each: each.path.split("/")):
@@ -131,7 +132,6 @@ def _auto_run(
 ) -> Mapping[str, tuple[HeldReason, str]]:
     merged = _Merged(layer, changes)
     nodes = {change.path: _node(layer, change) for change in changes}
-    places = (layer.upper, layer.workspace)
     found = dict[str, tuple[HeldReason, str]]()
     locked = PatternIndex(standards.terms.locked)
     for path, finding in standards.inventory.findings(nodes).items():
@@ -142,10 +142,49 @@ def _auto_run(
             continue
         if node.kind == "file" and path.endswith(".sample") and "/hooks/" in f"/{path}":
             continue  # githooks(5): Git runs none of these
-        if not finding.completes and (harmless(f"{layer.upper}/{path}", *places) or _shares_parent(layer, path)):
+        if not finding.completes and (_harmless(layer, path) or _shares_parent(layer, path)):
             continue
         found[path] = (HeldReason.AUTO_RUN, finding.why)
+    for change in changes:
+        if (
+            change.kind is not None
+            and change.path not in found
+            and (why := _begins_repository(change, layer, standards))
+        ):
+            found[change.path] = (HeldReason.AUTO_RUN, why)
     return found
+
+
+def _harmless(layer: ChangeLayer, path: str) -> bool:
+    """Return True if a file of a kind that Git obeys starts nothing."""
+    if not harmless(f"{layer.upper}/{path}", layer.upper, layer.workspace):
+        return False
+    if not f"/{path}".endswith("/.git"):
+        return True
+    # A `.git` file was followed in the layer alone. In the workspace, a link can lead elsewhere.
+    try:
+        content = read_start(f"{layer.upper}/{path}", _START, follow=False)
+        target = os.path.join(layer.workspace, safe_open.split(path)[0], gitdir_target(content))
+        place = os.path.normpath(target.replace(layer.upper, layer.workspace, 1))
+        return real_path(place) == place
+    except (GitConfigError, OSError, ValueError):
+        return False
+
+
+def _begins_repository(change: LayerChange, layer: ChangeLayer, standards: Standards) -> str:
+    """Return the reason if an entry makes its folder the top of a repository, so that programs obey files that have
+    been in the folder before.
+    """
+    folder, name = safe_open.split(change.path)
+    top = f"{layer.workspace}/{folder}"
+    if change.kind is None or not folder or name.lower() not in (".git", *OTHERS):
+        return ""
+    if os.path.lexists(f"{top}/{name}"):
+        return ""
+    obeyed = appearing(top, standards.terms.locked) - {*standards.terms.write}
+    if all(harmless(path, layer.workspace) for path in obeyed):
+        return ""
+    return f"with it, `{folder}` is a repository, and programs obey settings that are already in it"
 
 
 def _node(layer: ChangeLayer, change: LayerChange) -> TreeNode | None:
@@ -307,21 +346,35 @@ _SHORTEST_SECRET = 8  # bytes: shorter files, such as an empty `.env`, equal oth
 
 def _too_many(layer: ChangeLayer, changes: Sequence[LayerChange], standards: Standards) -> str:
     """Return the reason if the command deleted too many files."""
-    most = standards.most_deleted
-    removed = [change.path for change in changes if change.kind is None] if most else []
-    count = 0
+    most, count = standards.most_deleted, 0
     with safe_open.opened_root(layer.workspace) as top:
-        for path in removed:
-            folder, name = safe_open.split(path)
+        for change in changes if most else ():
+            if not _removes(change, layer):
+                continue
+            folder, name = safe_open.split(change.path)
+            # A folder that is made again, such as the output of a build, counts for what it lacks.
+            new = sum(each.path.startswith(f"{change.path}/") for each in changes) if change.whole else 0
             try:
                 with safe_open.folder(top, folder) as above:
-                    count += _count(name, above, most - count, standards.left_out)
+                    count += max(0, _count(name, above, most - count + new, standards.left_out) - new)
             except OSError:
                 continue  # removed meanwhile, or closed to this user
             if count > most:
                 # THREAT T312: one wrong path must not empty a workspace.
                 return f"the command deleted more than {most:,} files (`sandbox.most_deleted`)"
     return ""
+
+
+def _removes(change: LayerChange, layer: ChangeLayer) -> bool:
+    """Return True for a deletion, and for an entry that replaces a folder of the workspace."""
+    if change.kind is None:
+        return True
+    if change.within or (change.kind is LayerKind.FOLDER and not change.whole):
+        return False
+    try:
+        return stat.S_ISDIR(os.lstat(f"{layer.workspace}/{change.path}").st_mode)
+    except OSError:
+        return False
 
 
 def _count(name: str, above: int, most: int, left_out: IsLeftOut, depth: int = 0) -> int:

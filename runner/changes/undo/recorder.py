@@ -38,6 +38,7 @@ from runner.state.paths import cache_dir, state_dir
 from runner.text.phrases import os_reason
 from runner.text.sanitize import one_line
 from sandbox.linux.launch import survey
+from sandbox.workspace.protected_paths import Scan
 
 if TYPE_CHECKING:
     from runner.changes.transaction.judge import Judged, Standards
@@ -136,6 +137,7 @@ class SnapshotRecorder:
         self.changed: tuple[tuple[str, str], ...] | None = None
         # The changes that the last call of `after` held back.
         self.held: tuple[HeldChange, ...] = ()
+        self._found: Scan | None = None  # of the last call of `standards`
         self._writers: Callable[[], Writers] = tuple
         self._note_step: Callable[[int], None] = lambda step: None
         self._beside: list[int] = []  # steps of processes that were not noted yet
@@ -175,10 +177,11 @@ class SnapshotRecorder:
         from runner.changes.transaction.judge import Standards  # most processes run no transaction
 
         scope, terms = self._scope, permit.terms
+        self._found = found = survey(terms, "", scope.cache)
         return Standards(
             terms,
-            survey(terms, "", scope.cache),
-            inventory_of(scope, terms, terms.workspace),
+            found,
+            inventory_of(scope, terms, terms.workspace, found),
             lambda name, above: left_out(name, above, self._choice.more),
             scope.transactions.most_deleted,
             trusted_later,
@@ -279,8 +282,10 @@ class SnapshotRecorder:
         self.changed, self.held = None, ()
         self._stop.clear()
         if not self._choice.enabled or not keep:
-            with _locked_turns(self._folder, self._scope.workspace):
-                return RecordedTransfer(transaction.apply(judged, transaction.prepare(judged)), ())
+            try:
+                return self._unrecorded(transaction, judged)
+            except (OSError, UndoError) as error:
+                raise transaction.give_up(_why(error)) from None
         try:
             store = self._opened()
             with store.turns.locked():
@@ -293,22 +298,30 @@ class SnapshotRecorder:
                 raise transaction.give_up(f"they could not be undone: {_why(error)}") from None
             self._later.append(f"the changes of this action cannot be undone: {_why(error)}")
         try:
-            with _locked_turns(self._folder, self._scope.workspace):
-                return RecordedTransfer(transaction.apply(judged, transaction.prepare(judged)), ())
+            return self._unrecorded(transaction, judged)
         except (OSError, UndoError) as error:
             raise transaction.give_up(_why(error)) from None
         finally:
             self._speak()
+
+    def _unrecorded(self, transaction: "Transaction", judged: "Judged") -> RecordedTransfer:
+        """Apply the changes without storing them. Raise OSError, UndoError or ApplyError."""
+        with _locked_turns(self._folder, self._scope.workspace):
+            self._later += complete_interrupted(self._folder)
+            result = transaction.apply(judged, transaction.prepare(judged))
+        self._speak()
+        return RecordedTransfer(result, ())
 
     def _transferred(
         self, store: Store, transaction: "Transaction", judged: "Judged", permit: Permit, words: str, call: str
     ) -> "RecordedTransfer":
         root, terms = self._scope.workspace, permit.terms
         store.use_rules(self._scope.digest(terms))
-        rules = below_root(self._scope.rules(terms), root)
+        every = self._scope.rules(terms, self._found)
+        rules = below_root(every, root)
         snapshotter = Snapshotter(store, self._choice.bounds, self._stop)
+        self._later += complete_interrupted(self._folder)
         if store.turns.alone():
-            every = self._scope.rules(terms)
             with store.transaction():
                 snapshotter.recover(lambda each: below_root(every, each))
             self._later += store.notices
@@ -580,7 +593,6 @@ def _locked_turns(folder: Path, workspace: str) -> Iterator[None]:
     turns = Turns(folder)
     try:
         with turns.locked():
-            complete_interrupted(folder)
             yield
     finally:
         turns.close()

@@ -20,6 +20,7 @@ from runner.config import Settings
 from runner.state.workspace import workspace_key
 from sandbox.linux.launch import survey
 from sandbox.workspace.inventory import AutorunInventory
+from sandbox.workspace.protected_paths import Scan
 from sandbox.workspace.secret_files import plain_names, secret_names
 
 
@@ -91,10 +92,12 @@ class SnapshotScope:
             locked=locked,
         )
 
-    def rules(self, terms: Terms) -> Rules:
-        """Return the scan rules under `terms`, with `masked` as absolute paths; `below_root` converts them."""
+    def rules(self, terms: Terms, found: Scan | None = None) -> Rules:
+        """Return the scan rules under `terms`, with `masked` as absolute paths; `below_root` converts them. `found` is
+        the survey of the workspace, if it was made just now.
+        """
         names = plain_names(terms.hidden)
-        found = survey(terms, "", self.cache)
+        found = found or survey(terms, "", self.cache)
         # The sandbox also masks paths that this user cannot open. Those are not secrets.
         masked = frozenset(found.masked) - {*found.closed}
         return Rules(secret_names(names, terms.shown), masked, self.choice.more, self.choice.most)
@@ -122,10 +125,11 @@ def scope_of(
     return SnapshotScope(facts, profile, choice, cache, state / "aside", transactions or TransactionSettings())
 
 
-def inventory_of(scope: SnapshotScope, terms: Terms, root: str) -> AutorunInventory:
+def inventory_of(scope: SnapshotScope, terms: Terms, root: str, found: Scan | None = None) -> AutorunInventory:
     """Return the inventory of auto-run files below `root`: the workspace, or another folder that `terms` allow to
-    write."""
-    found = survey(terms, "", scope.cache)
+    write. `found` is the survey of the workspace, if it was made just now.
+    """
+    found = found or survey(terms, "", scope.cache)
     secrets = Secrets(scope.profile, scope.facts.home, scope.facts.private)
     workspace = scope.workspace if inside(root, scope.workspace) else root
     return AutorunInventory(secrets, root, workspace, (*found.locked, *found.named, *found.led), found.inner)
