@@ -1,6 +1,5 @@
 """Evaluation of one action: classify the action, decide, and apply the limits of the sandbox backend."""
 
-import hashlib
 import json
 from typing import TYPE_CHECKING
 
@@ -8,6 +7,7 @@ from policy.classify import classify
 from policy.decide import decide
 from policy.model.action import Action, ToolAction
 from policy.model.assessment import Assessment, EffectKind
+from policy.model.digest import sha256_hex
 from policy.model.facts import Facts
 from policy.model.frozen import dataclass, field, fields, is_dataclass, replace
 from policy.model.profile import PermissionRule, Profile, Source
@@ -176,22 +176,13 @@ def fingerprint(profile: Profile, rules: RuleBook, matrix: Matrix = MATRIX) -> s
     names = sorted(each.name for each in fields(profile) if each.name not in _PLACES)
     values = ",".join(f"{json.dumps(name)}:{_json(getattr(profile, name))}" for name in names)
     table = _dumped([[ruling.value for ruling in row.values()] for row in matrix.values()])
-    text = f'{{"commands":"{_facts(rules)}","matrix":{table},"profile":{{{values}}}}}'
-    return hashlib.sha256(text.encode("ascii")).hexdigest()
+    text = f'{{"commands":"{rules.digest}","matrix":{table},"profile":{{{values}}}}}'
+    return sha256_hex(text.encode("ascii"))
 
 
-# Results for the last objects. Most are the packaged ones, and stay the same objects when other fields change.
-_facts_of: list[tuple[RuleBook, str]] = []
+# Texts of the last long tuples. Most are the packaged ones, and stay the same objects when other fields change.
 _json_of: dict[int, tuple[object, str]] = {}
 _LONG, _MOST_TEXTS = 16, 32  # items of a tuple whose text is kept, and the number of texts
-
-
-def _facts(rules: RuleBook) -> str:
-    """Return the SHA-256 (hex) of the facts about commands."""
-    if not _facts_of or _facts_of[0][0] is not rules:
-        digest = hashlib.sha256("\0".join(sorted(rules.files.values())).encode("utf-8")).hexdigest()
-        _facts_of[:] = [(rules, digest)]
-    return _facts_of[0][1]
 
 
 def _json(value: object) -> str:

@@ -2,11 +2,10 @@
 
 import json
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from enum import StrEnum
 from typing import ClassVar, Protocol
 
-from policy.model.frozen import dataclass
+from policy.model.frozen import dataclass, replace
 from policy.model.verdict import Problem, ProblemError
 from runner.problems import Exit
 

@@ -5,7 +5,6 @@ plain scripts `plain_scan.py` returns what bashlex would report; other scripts a
 slow. This is the only module that imports bashlex, and only when a script needs it.
 """
 
-import hashlib
 import importlib
 import importlib.machinery
 import importlib.util
@@ -20,6 +19,7 @@ from policy.bash import ast, bashlex_tables
 from policy.bash.ast import Opaque, Script, nodes
 from policy.bash.plain_scan import Found, scan_plain
 from policy.model.abstract_word import SourceSpan
+from policy.model.digest import sha256_hex
 
 _KIND_NAMES: Final = {
     "command": "a command", "word": "a word", "assignment": "an assignment", "redirect": "a redirection",
@@ -240,7 +240,7 @@ def sources_digest() -> str:
         return ""
     files = [f"{spec.submodule_search_locations[0]}/{name}.py" for name in ("parser", "tokenizer", "yacc")]
     try:
-        return hashlib.sha256(b"".join(map(spec.loader.get_data, files))).hexdigest()
+        return sha256_hex(b"".join(map(spec.loader.get_data, files)))
     except OSError:
         return ""
 

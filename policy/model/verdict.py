@@ -1,12 +1,12 @@
 """The verdict of the gate, and the permit, the only value that a sandbox accepts."""
 
-import hashlib
 import json
 from enum import StrEnum
 from typing import ClassVar
 
 from policy.model.action import Action
 from policy.model.assessment import Assessment, Reason
+from policy.model.digest import sha256_hex
 from policy.model.frozen import dataclass, field, fields
 from policy.model.tier import Mode, Ruling, Tier
 
@@ -150,7 +150,7 @@ class Terms:
         values = {each.name: getattr(self, each.name) for each in fields(self)}  # `asdict` would copy every text
         values["limits"] = {each.name: getattr(self.limits, each.name) for each in fields(self.limits)}
         text = json.dumps(values, sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+        return sha256_hex(text.encode("utf-8", "surrogatepass"))
 
 
 class Mint:

@@ -10,6 +10,7 @@ from functools import cache, lru_cache, partial
 from typing import Any
 
 from policy.model.assessment import RULE_CONSEQUENCES, Consequence, RuleRef
+from policy.model.digest import sha256_hex
 from policy.model.frozen import dataclass, replace
 from policy.model.glob import late
 from policy.model.tier import Tier
@@ -333,13 +334,14 @@ def _cut_out(files: Mapping[str, str], file: str, places: list[Any]) -> list[Chu
 class RuleBook:
     """The index of all rules by the bare name of the program."""
 
-    __slots__ = ("_chunks", "_rules", "_sets", "files")
+    __slots__ = ("_chunks", "_digest", "_rules", "_sets", "files")
 
     def __init__(self, files: Mapping[str, str], index: RuleIndex | None = None) -> None:
         """Index rule files (name -> text). A table is parsed, and its errors raised, when it is needed; `check` parses
         all. `index` is what the method `index` returned for exactly these files, so that they are not searched again.
         """
         self.files = files
+        self._digest: str = "" if index is None else index["digest"]
         self._rules: dict[str, CommandRule] = {}
         self._chunks: Mapping[str, list[Chunk]]
         self._sets: dict[str, Callable[[], dict[str, str]]]  # the flag sets by file, parsed when they are needed
@@ -362,8 +364,15 @@ class RuleBook:
                         raise own[0].error(why, "keep one of them")
                     found[name] = own
 
+    @property
+    def digest(self) -> str:
+        """Return the SHA-256 (hex) of the texts of all files."""
+        if not self._digest:
+            self._digest = sha256_hex("\0".join(sorted(self.files.values())).encode("utf-8"))
+        return self._digest
+
     def index(self) -> RuleIndex:
-        """Return the places of all tables as JSON data: `programs` by name, and the `sets` of each file.
+        """Return the places of all tables as JSON data: `programs` by name, and the `sets` of each file; and `digest`.
 
         A program has its file and, for each table, the words of its header, its first and last character in the file,
         and its line. Another name of a program has that name alone.
@@ -376,7 +385,7 @@ class RuleBook:
             file: [self._place(chunk) for chunk in chunks(text, file) if chunk.words == _SETS]
             for file, text in self.files.items()
         }
-        return {"programs": programs, "sets": sets}
+        return {"programs": programs, "sets": sets, "digest": self.digest}
 
     def _place(self, chunk: Chunk) -> tuple[str, int, int, int]:
         text = self.files[chunk.file]

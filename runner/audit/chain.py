@@ -6,7 +6,6 @@ redaction, chaining, checkpoints, signatures, proofs and the meaning of filters 
 The store `sqlite` is always available.
 """
 
-import hashlib
 import json
 import time
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from contextlib import AbstractContextManager, contextmanager
 from enum import Enum, auto
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
+from policy.model.digest import sha256_hex
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem, ProblemError
 from runner.problems import Exit
@@ -32,12 +32,12 @@ def canonical(body: dict[str, object]) -> str:
 
 def seal(previous: str, text: str) -> str:
     """Return the hash of the record `text` that follows the record with the hash `previous`."""
-    return hashlib.sha256(bytes.fromhex(previous) + text.encode("utf-8", "surrogatepass")).hexdigest()
+    return sha256_hex(bytes.fromhex(previous) + text.encode("utf-8", "surrogatepass"))
 
 
 def digest(said: dict[str, object]) -> str:
     """Return the name of shared facts: the SHA-256 of their canonical JSON."""
-    return hashlib.sha256(canonical(said).encode("ascii")).hexdigest()
+    return sha256_hex(canonical(said).encode("ascii"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,13 @@ programs, folders, remotes, registries). No part contains values of variables: n
 a value may be a token that a user passes through.
 """
 
-import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Any, TypeVar
 
+from policy.model.digest import sha256_hex
 from policy.model.facts import Facts, Kind, PathFact, Remotes, ShellText
 from policy.model.frozen import fields, replace
 from policy.model.glob import late
@@ -99,7 +99,7 @@ def workspace_entries(facts: Facts) -> dict[str, object]:
 def lists_digest(profile: Profile) -> str:
     """Return a digest of the lists that determine the system folders of `machine`: other lists yield other folders."""
     text = json.dumps([profile.system, profile.etc])
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return sha256_hex(text.encode("utf-8", "surrogatepass"))[:16]
 
 
 def _recording(ask: Callable[..., _Value], answers: dict[str, _Value]) -> Callable[..., _Value]:

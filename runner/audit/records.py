@@ -4,7 +4,6 @@ Long texts are cut and keep their length and SHA-256. Values of environment vari
 pass a token through. The digest of the terms covers these values nevertheless.
 """
 
-import hashlib
 import os
 import sys
 import time
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from policy.model.action import Action
 from policy.model.assessment import Assessment, Effect, EffectKind, Reason, Scope
+from policy.model.digest import sha256_hex
 from policy.model.frozen import dataclass, fields
 from policy.model.profile import MAIN, Source
 from policy.model.tier import Tier
@@ -521,7 +521,7 @@ def bounded(text: str) -> object:
     """Return the text, or its beginning together with the length and SHA-256 of the whole."""
     if len(text) <= TEXT_KEPT:
         return text
-    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    digest = sha256_hex(text.encode("utf-8", "surrogatepass"))
     return {"cut": text[:TEXT_KEPT], "length": len(text), "sha256": digest}
 
 

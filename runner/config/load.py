@@ -10,20 +10,18 @@ import errno
 import os
 import stat
 from collections.abc import Iterable, Mapping
-from hashlib import sha256
 from json import loads
 from pathlib import Path
 from typing import Any, Literal
 
 import policy
 import profiles
+from policy.model.digest import blake2_hex
 from policy.model.frozen import fields, replace
 from policy.model.profile import Profile
 from policy.model.tier import Mode
-from policy.model.verdict import Limits, Problem
-from policy.rules.rule_file import RuleError
+from policy.model.verdict import Limits, Problem, ProblemError
 from policy.rules.rulebook import RuleBook
-from policy.toml.profile import ProfileError, parse_profile
 from policy.toml.schema import KeyPath, TomlDocument, TomlError, Value
 from runner.config.personal_settings import personal_patterns
 from runner.config.settings import ConfigError, ConfigLayer, LayerValues, Settings
@@ -224,10 +222,12 @@ def packaged() -> Settings:
         text, files = packaged_files()
         prepared = _prepared(text, files)
         if prepared is None:
+            from policy.toml.profile import parse_profile  # only if the prepared file is not that of these texts
+
             profile, rules = parse_profile(text, PACKAGED), RuleBook(files)
         else:
             profile, rules = _profile_of(prepared["profile"]), RuleBook(files, prepared["rules"])
-    except (ProfileError, RuleError) as error:
+    except ProblemError as error:  # of the profile or of a rule file
         raise ConfigError(error.problem) from None
     except OSError as error:
         why = f"`{error.filename}` cannot be read: {_reason(error)}"
@@ -249,6 +249,8 @@ def packaged_files() -> tuple[str, dict[str, str]]:
 
 def prepare_packaged() -> dict[str, Any]:
     """Parse the packaged files and return the content of `packaged.json`. Raise ProfileError or RuleError."""
+    from policy.toml.profile import parse_profile
+
     text, files = packaged_files()
     profile = parse_profile(text, PACKAGED)
     given = {each.name: getattr(profile, each.name) for each in fields(profile) if each.name in _PREPARED_FIELDS}
@@ -264,7 +266,7 @@ _PREPARED_FIELDS = (
 
 def _digest(text: str, files: Mapping[str, str]) -> str:
     parts = (text, *(part for each in files.items() for part in each))
-    return sha256("\0".join(parts).encode("utf-8")).hexdigest()
+    return blake2_hex("\0".join(parts).encode("utf-8"))
 
 
 def _prepared(text: str, files: Mapping[str, str]) -> dict[str, Any] | None:

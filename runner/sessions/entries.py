@@ -9,9 +9,8 @@ import json
 import math
 import re
 from collections.abc import Callable
-from dataclasses import replace
 
-from policy.model.frozen import dataclass
+from policy.model.frozen import dataclass, replace
 from runner.messages import (
     AssistantMessage,
     Block,

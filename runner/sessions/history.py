@@ -7,10 +7,9 @@ names none.
 import gc
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import BinaryIO
 
-from policy.model.frozen import dataclass
+from policy.model.frozen import dataclass, replace
 from policy.model.verdict import Problem
 from runner.flow.flow_entry import FlowEntry
 from runner.messages import AssistantMessage, Message, TextBlock, ToolCall, ToolResult, Usage, UserMessage, answers

@@ -6,7 +6,6 @@ import errno
 import fcntl
 import os
 import re
-import secrets
 import shutil
 import stat
 from collections.abc import Iterator
@@ -181,7 +180,7 @@ class SessionStore:
         with self._opened() as folder:
             if self._latest() == id:
                 return
-            name = f".{_POINTER}-{secrets.token_hex(8)}"
+            name = f".{_POINTER}-{os.urandom(8).hex()}"
             handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFE, 0o600, dir_fd=folder)
             try:
                 os.write(handle, f"{id}\n".encode())

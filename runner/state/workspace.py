@@ -3,13 +3,13 @@
 Files of the repository are read without running a program that the workspace names.
 """
 
-import hashlib
 import os
 import stat
 from collections.abc import Mapping
 from pathlib import Path
 
 from policy.languages.git_config import LONGEST, GitConfigError, commondir_target, gitdir_target, read_settings
+from policy.model.digest import sha256_hex
 from policy.model.secret_paths import Secrets, inside
 from runner.problems import Stopped, option, usage
 from runner.state.paths import home
@@ -198,6 +198,6 @@ def workspace_key(workspace: str | Path) -> str:
     most 57 characters. Two workspaces with one key would need a collision of 64 bits of SHA-256.
     """
     real = os.path.realpath(workspace)
-    digest = hashlib.sha256(os.fsencode(real)).hexdigest()[:16]
+    digest = sha256_hex(os.fsencode(real))[:16]
     words = "".join(char if char in _PLAIN else " " for char in os.path.basename(real).lower()).split()
     return f"{'-'.join(words)[:_LONGEST].rstrip('-') or 'folder'}-{digest}"

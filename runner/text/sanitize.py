@@ -3,7 +3,8 @@
 import re
 import unicodedata
 from collections.abc import Iterator
-from hashlib import sha256
+
+from policy.model.digest import sha256_hex
 
 # Blank or invisible although Unicode calls them letters, marks or symbols: they hide text or carry smuggled bytes.
 _HIDING = {
@@ -183,7 +184,7 @@ def marked(tag: str, text: str, /, *, mark: str = "", **attributes: str) -> str:
     THREAT T73: the text cannot contain the closing tag, because that tag contains `mark`: the hash of the text
     (default), or of a text that contains it.
     """
-    mark = mark or sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    mark = mark or sha256_hex(text.encode("utf-8", "surrogatepass"))[:16]
     values = {key: one_line(value, 4096).replace('"', "'") for key, value in attributes.items()}
     words = "".join(f' {key}="{value}"' for key, value in values.items())
     return f'<{tag}{words} number="{mark}">\n{text}\n</{tag} {mark}>'

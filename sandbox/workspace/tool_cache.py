@@ -6,11 +6,11 @@ are used only by commands in the sandbox of the same workspace.
 """
 
 import contextlib
-import hashlib
 import os
 import stat
 from collections.abc import Iterator
 
+from policy.model.digest import sha256_hex
 from policy.model.frozen import dataclass
 from sandbox.backend import SandboxUnavailable
 from sandbox.inside import safe_rmtree
@@ -34,7 +34,7 @@ def place(base: str, workspace: str) -> str:
     """Return the folder of the caches of `workspace`, existing or not. `base` is this program's cache folder, a real
     path.
     """
-    key = hashlib.sha256(workspace.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    key = sha256_hex(workspace.encode("utf-8", "surrogatepass"))[:32]
     return f"{base}/{_ALL}/{key}/{_KEPT}"
 
 

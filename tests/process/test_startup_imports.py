@@ -1,5 +1,6 @@
 """Tests of the work that a short command does not do at its start, by counts, because durations vary with the load."""
 
+import hashlib
 import json
 import os
 import subprocess
@@ -46,10 +47,11 @@ def counted(*words: str) -> tuple[set[str], int, int]:
 def test_importing_it_does_little() -> None:
     modules, compiled, made = counted()
     assert not modules & {"pydantic", "bashlex", "difflib", "typer", "rich", "asyncio", "sqlite3", "httpx"}
+    assert not modules & {"dataclasses", "inspect", "hashlib", "shlex", "glob"}
     assert not {name for name in modules if name.startswith("policy.handlers.")}
     # A regular expression compiles in 0.1 ms on average: 73 take 9 ms of the 300 ms of `agent exec -- /bin/true`.
-    assert compiled < 45, "use `late` (policy/model/glob.py), or raise this bound with a measurement"
-    assert made < 15, "a class gets its constructor with its first value"
+    assert compiled < 10, "use `late` (policy/model/glob.py), or raise this bound with a measurement"
+    assert made < 8, "a class gets its constructor with its first value"
 
 
 @pytest.mark.parametrize(
@@ -134,6 +136,25 @@ def test_a_successful_command_loads_no_module_that_explains_failures(tmp_path: P
     }
 
 
+def test_the_digest_of_short_data_needs_no_openssl() -> None:
+    """The values of SHA-256 are the examples of FIPS 180-4, and that of an empty file."""
+    script = (
+        "import sys\n"
+        "from policy.model.digest import blake2_hex, sha256_hex\n"
+        "print(sha256_hex(b''), sha256_hex(b'abc'), blake2_hex(b'abc'), 'hashlib' in sys.modules)\n"
+        "print(sha256_hex(b'a' * 1_000_000), 'hashlib' in sys.modules)\n"
+        "print(sha256_hex(b'abc'))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
+    )
+    abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+    million = "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0"
+    blake = hashlib.blake2b(b"abc", digest_size=32).hexdigest()
+    assert done.stdout.splitlines() == [f"{empty} {abc} {blake} False", f"{million} True", abc]
+
+
 def test_classes_of_ours_need_no_dataclasses() -> None:
     script = (
         "import sys\n"
@@ -178,8 +199,8 @@ def test_a_short_command_loads_at_most_111_modules_of_the_project(words: tuple[s
 READING = [
     (("--help",), 5, 40),
     (("policy", "matrix"), 10, 45),
-    (("sessions", "list"), 50, 135),
-    (("audit", "--denied"), 50, 140),
+    (("sessions", "list"), 47, 113),
+    (("audit", "--denied"), 50, 118),
 ]
 
 
@@ -195,6 +216,7 @@ def test_a_command_that_only_reads_loads_few_modules(
     assert done.stdout
     assert "runner.cli.main" in project
     assert not set(loaded) & {"typer", "rich", "pydantic", "asyncio", "runner.config.load", "runner.gate.gate"}
+    assert not set(loaded) & {"dataclasses", "inspect", "hashlib"}
     assert len(project) <= ours, project
     assert len(loaded) <= every, loaded
 
