@@ -10,11 +10,11 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
 from policy.describe.phrases import plain
+from policy.model.frozen import dataclass, replace
 from policy.model.secret_paths import inside
 from policy.model.verdict import Rights, Terms
 from sandbox.backend import ChangeLayer, SandboxUnavailable
@@ -33,7 +33,7 @@ from sandbox.workspace.secret_files import plain_names
 TIERS = ("T1", "T2", "T3")  # the tiers that this module can launch, best first
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Launch:
     """A helper that has received its plan and its decoys, and has not answered yet. The caller ends the helper and
     removes the decoys.
@@ -238,14 +238,24 @@ class PrelaunchedHelper:
         self.later = later
         self._fits, self._scratch = (tier, plan_builder.helper_key(terms), layer), scratch
         self._launch: Launch | None = launched
+        self._taken: Launch | None = None
 
     def take(self, tier: str, terms: Terms, layer: ChangeLayer | None = None) -> tuple[Launch, Scratch] | None:
         """Return the launch and the scratch folder, which the caller then ends and removes; None if they do not fit."""
         launched = self._launch
         if launched is None or (tier, plan_builder.helper_key(terms), layer) != self._fits:
             return None
-        self._launch = None
+        self._launch, self._taken = None, launched
         return launched, self._scratch
+
+    def dismiss(self) -> None:
+        """Begin to end a helper that was taken and whose last command has ended. Its taker still has to end it.
+
+        The kernel takes some milliseconds to end the namespaces. A worker, which ends its helper later, and T3, where
+        the helper has to end processes itself, do nothing here.
+        """
+        if self._taken is not None and self.later is None and self._fits[0] != "T3":
+            self._taken.process.kill()
 
     def drop(self) -> None:
         """End the helper and remove its scratch folder, unless the helper was taken."""

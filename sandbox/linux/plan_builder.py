@@ -4,11 +4,11 @@ import os
 import resource
 import stat
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Literal
 
+from policy.model.frozen import replace
 from policy.model.secret_paths import inside
 from policy.model.verdict import READ_ONLY_TMP, Limits, Problem, Rights, Terms
 from sandbox.backend import ChangeLayer, SandboxUnavailable

@@ -101,6 +101,8 @@ async def confine(
             except BaseException:
                 audit.finished(decided, Outcome(status=Exit.FAILED, ended_by="failure"), ran)
                 raise
+            if ahead is not None:
+                ahead.dismiss()
             audit.finished(decided, outcome, replace(ran, given=outcome.given))
         code = report.finished(outcome, verdict.permit.terms.limits, held) if ours is None else ours
         return ExecResult(code, outcome, session)
