@@ -129,7 +129,13 @@ class Linux:
         else:
             if (preparing := self._preparing.get(layer.upper)) is not None:
                 await asyncio.wait({preparing})
-            helper = await self.pool.take(terms, lambda terms: self._launch(terms, layer), layer.upper)
+            try:
+                helper = await self.pool.take(terms, lambda terms: self._launch(terms, layer), layer.upper)
+            except SandboxUnavailable:
+                from sandbox.linux.layer_probe import forget
+
+                forget(terms.workspace, self.cache)  # another command runs without a layer if that is the reason
+                raise
         healthy, since = False, time.time()
         halves = self.feed.processes(helper.process.pid) if self.feed is not None else frozenset()
         try:
@@ -214,7 +220,7 @@ class Linux:
             return why
         from sandbox.linux.layer_probe import why_not  # a command that only reads needs none
 
-        return await why_not(terms.workspace, folder)
+        return await why_not(terms.workspace, folder, self.cache)
 
     def _no_layer(self, terms: Terms) -> str:
         """Return why this backend has no layer for `terms`, whatever the machine has; empty if it may have one."""

@@ -1,22 +1,26 @@
 """The check whether the changes of a workspace can be kept in a layer: a trial mount for each workspace."""
 
 import asyncio
+import contextlib
+import hashlib
 import os
 import subprocess
 import tempfile
+from pathlib import Path
 
 from sandbox.inside import safe_rmtree
 from sandbox.linux.helper_process import import_folder, interpreter
+from sandbox.workspace.folder_cache import boot, read_sealed, write_sealed
 
 _SECONDS = 20.0  # the longest time of a trial
 _known: dict[tuple[int, int, int, int], str] = {}  # (user, devices, inode of the workspace) -> the reason
 
 
-async def why_not(workspace: str, folder: str) -> str:
+async def why_not(workspace: str, folder: str, cache: Path | None = None) -> str:
     """Return why an overlay in `folder` cannot cover `workspace`, in words; empty if it can.
 
-    The folder must exist and belong to the private state. A result of the trial mount is kept until this process ends;
-    mounts below the workspace are looked up each time.
+    The folder must exist and belong to the private state. A result of the trial mount is kept until this process ends,
+    and a success in the folder `cache` until the machine stops. Mounts below the workspace are looked up each time.
     """
     if inner := _mounted_below(workspace):
         return f"`{inner}` in the workspace is a mount of its own, which an overlay does not show"
@@ -28,8 +32,30 @@ async def why_not(workspace: str, folder: str) -> str:
         return f"`{foreign}` belongs to another user or group, and no overlay of an ordinary user can change it"
     key = (os.geteuid(), lower.st_dev, upper.st_dev, lower.st_ino)
     if key not in _known:
-        _known[key] = await asyncio.to_thread(_tried, workspace, folder)
+        body = f"{key} {machine}".encode() if (machine := boot()) else b""
+        note = _note(workspace, cache) if body else None
+        if note is not None and read_sealed(note) == body:
+            _known[key] = ""
+        else:
+            _known[key] = await asyncio.to_thread(_tried, workspace, folder)
+            if note is not None and not _known[key]:
+                with contextlib.suppress(OSError):  # the next process tries again
+                    write_sealed(note, body)
     return _known[key]
+
+
+def forget(workspace: str, cache: Path | None) -> None:
+    """Forget the results for all workspaces in this process, and for `workspace` in the cache: a mount failed."""
+    _known.clear()
+    if (note := _note(workspace, cache)) is not None:
+        with contextlib.suppress(OSError):
+            note.unlink()
+
+
+def _note(workspace: str, cache: Path | None) -> Path | None:
+    """Return the path of the file about a workspace in the cache folder; None without a cache."""
+    name = hashlib.sha256(os.fsencode(workspace)).hexdigest()[:32]
+    return cache / f"view-{name}" if cache is not None else None
 
 
 def _tried(workspace: str, folder: str) -> str:

@@ -290,7 +290,7 @@ class FolderTrees:
         if self._cache is None or len(tree.folders) < WORTH or tree.read < WORTH // 4:
             return
         top, patterns = next(key for key, held in self._held.items() if held is tree)
-        body = marshal.dumps((tree.counted if _boot() else float("-inf"), tuple(tree.odd), tree.folders))
+        body = marshal.dumps((tree.counted if boot() else float("-inf"), tuple(tree.odd), tree.folders))
         with contextlib.suppress(OSError):  # without a cache file the next process only needs more time
             write_sealed(self._cache / _name(top, patterns), body)
             files = sorted(self._cache.glob("tree-*"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
@@ -354,12 +354,13 @@ def now() -> float:
 
 def _name(top: str, patterns: tuple[tuple[str, ...], ...] | None) -> str:
     """Return the name of the file for the tree below `top` or, without `patterns`, for its uncovered secret files."""
-    seed = top if patterns is None else repr((_FORMAT, sys.version_info, _boot(), top, patterns))
+    seed = top if patterns is None else repr((_FORMAT, sys.version_info, boot(), top, patterns))
     digest = hashlib.sha256(seed.encode("utf-8", "surrogatepass")).hexdigest()[:32]
     return f"{'uncovered' if patterns is None else 'tree'}-{digest}"
 
 
-def _boot() -> str:
+def boot() -> str:
+    """Return the identity of the present start of the machine; empty if the kernel does not show it."""
     with contextlib.suppress(OSError), open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
         return file.read().strip()
     return ""

@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
+from policy.model.verdict import Rights, Terms
 from runner.doctor.report import CheckState, view_result
+from sandbox.linux import layer_probe
 from sandbox.linux.backend import Linux
 from sandbox.workspace.layer import new_layer, read_layer
 from tests.support.sandbox_bench import SECRET, USERS, Bench, make
@@ -316,7 +318,8 @@ def test_a_workspace_with_a_view(bench: Bench, project: Path) -> None:
     before = sorted(os.listdir(place))
     assert why_not(bench, project, place) == ""
     assert why_not(bench, project, place, rights="read-only") == "the command only reads the workspace"
-    assert sorted(os.listdir(place)) == before, "the trial leaves nothing"
+    left = {*os.listdir(place)} - {*before}
+    assert all(name.startswith("view-") for name in left), "the trial leaves its result alone"
 
 
 def test_a_workspace_with_a_mount_below_it_has_no_view(bench: Bench, mounted: Path) -> None:
@@ -406,3 +409,36 @@ def test_changes_are_not_compared_with_the_target_of_a_link(tmp_path: Path) -> N
     layer = new_layer(f"{tmp_path}/here/w", str(tmp_path))
     with pytest.raises(OSError, match="Too many levels of symbolic links"):
         read_layer(layer)
+
+
+async def _layered(workspace: Path, cache: Path) -> str:
+    terms = Terms(Rights.WORKSPACE_WRITE, str(workspace), "/nonexistent")
+    return await Linux("T1", cache=cache).layered(terms, str(workspace.parent))
+
+
+def test_a_successful_trial_is_kept_until_the_machine_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    workspace, cache = tmp_path / "w", tmp_path / "cache"
+    workspace.mkdir()
+    cache.mkdir()
+    trials: list[str] = []
+    tried = layer_probe._tried
+
+    def counted(workspace: str, folder: str) -> str:
+        trials.append(workspace)
+        return tried(workspace, folder)
+
+    def ask() -> int:
+        """Return the number of trials so far, after a request of a new process."""
+        monkeypatch.setattr(layer_probe, "_known", {})
+        assert asyncio.run(_layered(workspace, cache)) == ""
+        return len(trials)
+
+    monkeypatch.setattr(layer_probe, "_tried", counted)
+    assert (ask(), ask()) == (1, 1)
+    monkeypatch.setattr(layer_probe, "boot", lambda: "another")
+    assert (ask(), ask()) == (2, 2)
+    workspace.rename(tmp_path / "old")
+    workspace.mkdir()
+    assert ask() == 3, "another folder"
+    layer_probe.forget(str(workspace), cache)
+    assert ask() == 4
