@@ -12,6 +12,7 @@ from policy.model.frozen import dataclass
 from runner.changes import safe_open
 from runner.changes.file_state import clock_margin, stamp
 from runner.changes.transaction.journal import ApplyStep, StepKind
+from sandbox.inside import syscalls
 from sandbox.workspace.folder_cache import SHORT_MARGIN
 from sandbox.workspace.layer import LayerChange, LayerKind
 
@@ -59,10 +60,13 @@ class FolderCursor:
         if not path:
             return self._root
         if self._last is None or self._last[0] != path:
-            with safe_open.folder(self._root, path) as handle:
-                kept = os.dup(handle)
+            try:
+                # One call of the kernel for the whole path: a command can nest folders two thousand deep.
+                handle = syscalls.open_path(path, syscalls.RESOLVE_NO_SYMLINKS, self._root)
+            except OSError as error:
+                raise OSError(error.errno, os.strerror(error.errno or 0), path) from None
             self._drop()
-            self._last = (path, kept)
+            self._last = (path, handle)
         return self._last[1]
 
     def above(self, path: str) -> tuple[int, str]:

@@ -12,8 +12,12 @@ from runner.flow.held_change import HeldChange
 from runner.text.phrases import os_reason
 from sandbox.backend import Violation
 from sandbox.inside.regular_file import read_whole
-from sandbox.workspace.layer import read_layer
+from sandbox.workspace.layer import LayerUnreadable, read_layer
 
+# THREAT T312: folders above all changes, each counted once per change. A million files two thousand deep would exhaust
+# the memory.
+_MOST_FOLDERS = 20_000_000
+_TOO_DEEP = "the changes of the command cannot be judged, and none was applied"
 _LONGEST_HELD = 1 << 20  # bytes of a changed file that a question can show
 
 
@@ -58,6 +62,8 @@ def conclude(
         if not changes:
             transaction.discard()
             return Concluded()
+        if sum(change.path.count("/") for change in changes) > _MOST_FOLDERS:
+            raise LayerUnreadable(Problem(_TOO_DEEP, "its new files lie too deep", "run a smaller command"))
         judged = judge(transaction.layer, changes, recorder.standards(permit, trusted_later))
         done = recorder.transfer(transaction, judged, permit, words, call, required=False, keep=keep)
     except (OSError, ProblemError) as error:
