@@ -11,6 +11,7 @@ from policy.model.secret_paths import inside
 from policy.model.verdict import Rights, Terms
 from sandbox.backend import SandboxUnavailable, helper_failed
 from sandbox.inside import safe_rmtree
+from sandbox.linux.session_tmp import DECOYS, held
 
 _UNTOUCHED = b"untouched"
 
@@ -27,6 +28,7 @@ class Decoys:
         abstract: Name of a listening abstract socket, without its NUL.
         listener: The listener on `port`.
         named: The abstract socket.
+        lock: Descriptor of the folder, which is locked.
     """
 
     folder: str
@@ -36,6 +38,7 @@ class Decoys:
     abstract: str
     listener: socket.socket
     named: socket.socket
+    lock: int
 
     @property
     def reached(self) -> bool:
@@ -54,10 +57,11 @@ class Decoys:
             return file.read(len(_UNTOUCHED) + 1) != _UNTOUCHED
 
     def remove(self) -> None:
-        """Close the sockets and remove the files. Calling this again has no effect."""
+        """Close the sockets and remove the files."""
         self.listener.close()
         self.named.close()
         safe_rmtree.remove(os.path.dirname(self.secret))
+        os.close(self.lock)
 
 
 def make_decoys(terms: Terms, *, everybody: bool = False) -> Decoys:
@@ -69,7 +73,8 @@ def make_decoys(terms: Terms, *, everybody: bool = False) -> Decoys:
     boundary has to stop the canary, not the modes.
     """
     with contextlib.ExitStack() as stack:
-        folder = tempfile.mkdtemp(prefix="ringfence-canary-", dir=_place_for_decoys(terms))
+        folder, lock = held(DECOYS, _place_for_decoys(terms))
+        stack.callback(os.close, lock)
         stack.callback(safe_rmtree.remove, folder)
         secret, target = os.path.join(folder, "secret"), os.path.join(folder, "target")
         for path in (secret, target):
@@ -87,7 +92,7 @@ def make_decoys(terms: Terms, *, everybody: bool = False) -> Decoys:
         named.bind("\0" + name)
         named.listen(1)  # otherwise connecting would fail even without a sandbox
         stack.pop_all()
-    return Decoys(mark, secret, target, listener.getsockname()[1], name, listener, named)
+    return Decoys(mark, secret, target, listener.getsockname()[1], name, listener, named, lock)
 
 
 @contextlib.contextmanager

@@ -9,6 +9,7 @@ from sandbox.backend import SandboxUnavailable
 from sandbox.inside import safe_rmtree
 
 _PREFIX = "ringfence-tmp-"
+DECOYS = "ringfence-canary-"  # of the folders with the decoys of a canary
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -18,7 +19,7 @@ class Scratch:
     """
 
     def __init__(self) -> None:
-        self.path, self._lock = _held()
+        self.path, self._lock = held(_PREFIX)
         self._bare: tuple[str, int] | None = None
 
     def empty(self) -> dict[str, str]:
@@ -26,7 +27,7 @@ class Scratch:
         do not see these paths.
         """
         if self._bare is None:
-            self._bare = _held()
+            self._bare = held(_PREFIX)
             os.close(os.open(os.path.join(self._bare[0], "file"), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0))
             os.mkdir(os.path.join(self._bare[0], "dir"), 0)
         return {kind: os.path.join(self._bare[0], kind) for kind in ("file", "dir")}
@@ -43,10 +44,13 @@ class Scratch:
         _sweep(os.path.dirname(self.path))
 
 
-def _held() -> tuple[str, int]:
-    """Return a new folder by its real name, and its lock."""
+def held(prefix: str, where: str | None = None) -> tuple[str, int]:
+    """Return a new folder by its real name, and its lock, which the caller closes.
+
+    It is made in `where`, by default in the folder for temporary files. After a kill, a later session removes it there.
+    """
     while True:
-        path = os.path.realpath(tempfile.mkdtemp(prefix=_PREFIX))
+        path = os.path.realpath(tempfile.mkdtemp(prefix=prefix, dir=where))
         # The lock is held until this process ends (flock(2)): an unlocked folder belongs to a killed session. Before
         # the folder is locked, another session that ends may remove it; then the loop makes another folder.
         try:
@@ -92,7 +96,7 @@ def make_point(top: int, root: str, target: str, *, folder: bool) -> None:
 
 def _sweep(where: str) -> None:
     with contextlib.suppress(OSError), os.scandir(where) as entries:
-        folders = [entry.path for entry in entries if entry.name.startswith(_PREFIX)]
+        folders = [entry.path for entry in entries if entry.name.startswith((_PREFIX, DECOYS))]
         for path in folders:
             # Folders of other users and locked folders of other sessions are skipped.
             with contextlib.suppress(OSError), safe_rmtree.closing(os.open(path, FOLDER)) as handle:

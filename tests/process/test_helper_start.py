@@ -14,8 +14,10 @@ import pytest
 from policy.model.verdict import Rights, Terms
 from sandbox.backend import SandboxUnavailable
 from sandbox.linux.backend import Linux
+from sandbox.linux.canary_probe import make_decoys
 from sandbox.linux.helper_process import SpareHelper, end, send
 from sandbox.linux.launch import PrelaunchedHelper, launched_ahead
+from sandbox.linux.session_tmp import Scratch
 from tests.support.places import ROOT
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the helper is Linux's")
@@ -114,6 +116,22 @@ def test_a_launch_that_nobody_took_is_ended_and_its_folders_are_removed(tmp_path
             assert names == ["ringfence-canary", "ringfence-tmp"]
     assert gone(pid)
     assert not list(scratch.iterdir())
+
+
+def test_decoys_of_a_killed_session_are_swept_up_and_living_ones_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    granted = Terms(Rights.READ_ONLY, "/w", "/h")
+    living, killed = make_decoys(granted), make_decoys(granted)
+    os.close(killed.lock)
+    Scratch().remove()
+    assert [path.name for path in tmp_path.iterdir()] == [living.folder]
+    assert not living.touched
+    living.remove()
+    assert not list(tmp_path.iterdir())
+    for each in (killed.listener, killed.named):
+        each.close()
 
 
 def test_terms_that_cannot_be_granted_leave_nothing_behind(tmp_path: Path) -> None:
