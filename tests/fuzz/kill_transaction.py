@@ -24,7 +24,7 @@ from tests.support.layers import TransactionWorkspace
 NAMES = ("a", "b", "d", "d/a", "d/e", "d/e/x", "f", "f/g", "f/g/h", "k", "k/l")
 DEEDS = (
     "echo {2} > {0}", "echo {2} >> {0}", "rm -rf {0}", "mkdir -p {0}", "mv -T {0} {1}", "ln -sfn {1} {0}",
-    "chmod 700 {0}", "cp -rT {0} {1}", "rm -rf {0}; mkdir -p {0}; echo {2} > {0}/n",
+    "chmod 700 {0}", "cp -T {0} {1}", "rm -rf {0}; mkdir -p {0}; echo {2} > {0}/n",
 )  # fmt: skip
 
 

@@ -32,7 +32,7 @@ DEEDS = st.one_of(
     st.tuples(st.just("mv -T {0} {1}"), NAMES, NAMES, NUMBERS),
     st.tuples(st.just("ln -sfn {1} {0}"), NAMES, NAMES, NUMBERS),
     st.tuples(st.just("chmod {2} {0}"), NAMES, NAMES, st.sampled_from([600, 644, 700, 755, 500])),
-    st.tuples(st.just("cp -rT {0} {1}"), NAMES, NAMES, NUMBERS),
+    st.tuples(st.just("cp -T {0} {1}"), NAMES, NAMES, NUMBERS),
     # Two names of one new file: a second name of a file that was there before keeps its old content.
     st.tuples(st.just("rm -f {0}; echo {2} > {0}; ln {0} {1}; echo {2} >> {0}"), NAMES, NAMES, NUMBERS),
 )
