@@ -24,14 +24,15 @@ _directly = Linux.run
 
 async def _on_layer(self: Linux, permit: Permit, **told: Any) -> Outcome:
     terms = permit.terms
-    if terms.rights is not Rights.WORKSPACE_WRITE or not isinstance(permit.action, RunScript | RunArgv):
+    writes = terms.rights is Rights.WORKSPACE_WRITE and isinstance(permit.action, RunScript | RunArgv)
+    if not writes or told.get("layer") is not None:
         return await _directly(self, permit, **told)
     place = tempfile.mkdtemp(prefix="layers-", dir=Path(terms.workspace).parent)
     try:
         if why := await self.layered(terms, place):
             raise RuntimeError(f"there is no layer: {why}")
         layer = new_layer(terms.workspace, place)
-        outcome = await _directly(self, permit, layer=layer, **told)
+        outcome = await _directly(self, permit, **{**told, "layer": layer})
         read_layer(layer)
         return outcome
     finally:
@@ -39,5 +40,5 @@ async def _on_layer(self: Linux, permit: Permit, **told: Any) -> Outcome:
 
 
 if __name__ == "__main__":
-    Linux.run = _on_layer  # type: ignore[method-assign]  # the program itself passes no layer to these commands
+    Linux.run = _on_layer  # type: ignore[method-assign]  # the program itself uses layers only where its user wants that
     sys.exit(main())
