@@ -169,7 +169,11 @@ class SnapshotRecorder:
         if not renames.available():
             return None
         folder = self._folder.parent.parent / "transactions"
-        folder.mkdir(mode=0o700, exist_ok=True)
+        try:
+            folder.mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            self._say(f"this command runs without a transaction: {os_reason(error)}")
+            return None
         return folder
 
     def standards(self, permit: Permit, trusted_later: Callable[[str], str] | None) -> "Standards":
