@@ -293,7 +293,7 @@ class _Mounts:
                 if kind != "folder":
                     syscalls.attach_tree(trees[index], root, target, links=links, covered=None if over else covered)
                 if kind == "layer":
-                    # THREAT T302: a folder of the workspace that stays writable below another mount is one of the
+                    # THREAT T299: a folder of the workspace that stays writable below another mount is one of the
                     # overlay. It is opened before any mount covers it.
                     for part, (other, path, _) in enumerate(self._steps):
                         if other == "part":

@@ -152,7 +152,7 @@ def fresh_overlay(lower: int, upper: int, work: int) -> int:
     of `lower` can name another one as its content or its place (`redirect_dir`, `metacopy`).
     SOURCE: Documentation/filesystems/overlayfs.rst of the kernel.
     """
-    # THREAT T302: the folders are named by descriptor, so nothing can replace one between its check and the mount, and
+    # THREAT T299: the folders are named by descriptor, so nothing can replace one between its check and the mount, and
     # no character of a path is read as a separator.
     folders = {"lowerdir": lower, "upperdir": upper, "workdir": work}
     settings = {key: f"/proc/self/fd/{handle}" for key, handle in folders.items()}

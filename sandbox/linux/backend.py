@@ -165,7 +165,7 @@ class Linux:
             else:
                 self.pool.discard(terms, helper)
             if layer is not None and helper.lingers:
-                os.rename(layer.upper, f"{layer.upper}.in-use")  # THREAT T303: nothing reads it while it may change
+                os.rename(layer.upper, f"{layer.upper}.in-use")  # THREAT T300: nothing reads it while it may change
         return self._completed(outcome, permit, helper, watch, halves, since, refused)
 
     def _completed(
@@ -228,7 +228,7 @@ class Linux:
             return "bubblewrap builds the root of the T2 sandbox"
         if self.name == "T3":
             return "the T3 sandbox has no private root"
-        # THREAT T302: such a command could put a link in the place of the workspace before its changes are applied.
+        # THREAT T299: such a command could put a link in the place of the workspace before its changes are applied.
         if above := [path for path in terms.writable if inside(terms.workspace, path)]:
             return f"the command may change `{above[0]}`, which contains the workspace"
         return "" if terms.rights is Rights.WORKSPACE_WRITE else "the command only reads the workspace"

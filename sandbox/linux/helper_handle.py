@@ -180,7 +180,7 @@ class HelperHandle:
         """
         if self._first < 0:
             return
-        # THREAT T303: process 1 ends only after all others of its namespace (pid_namespaces(7)).
+        # THREAT T300: process 1 ends only after all others of its namespace (pid_namespaces(7)).
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._first, signal.SIGKILL)
         waiting = select.poll()

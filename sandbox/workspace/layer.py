@@ -109,7 +109,7 @@ def read_layer(layer: ChangeLayer) -> tuple[LayerChange, ...]:
     the path `.`. Raises LayerUnreadable if the command left more than `MOST` entries or a path of more than `LONGEST`
     bytes, and OSError if the layer cannot be read.
     """
-    # THREAT T304: all content is from the command. No link is followed, no mode hides a folder, nothing is unbounded.
+    # THREAT T301: all content is from the command. No link is followed, no mode hides a folder, nothing is unbounded.
     with (
         closing(os.open(layer.upper, os.O_PATH | _FOLDER)) as upper,
         closing(syscalls.open_path(layer.workspace, syscalls.RESOLVE_NO_SYMLINKS)) as lower,

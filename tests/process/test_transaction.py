@@ -154,7 +154,7 @@ def test_another_file_system_gets_copies(base: Path) -> None:
         subprocess.run(["umount", str(world.w)], check=True)
 
 
-@pytest.mark.threat("T309")
+@pytest.mark.threat("T306")
 def test_marks_of_the_overlay_do_not_stay(base: Path) -> None:
     world = TransactionWorkspace(base)
     world.sh(f"{FILES}; chmod 444 a")
@@ -208,9 +208,9 @@ JUDGED: list[tuple[str, str, str, HeldReason | None]] = [
 # fmt: on
 
 
-@pytest.mark.threat("T306")
-@pytest.mark.threat("T310")
-@pytest.mark.threat("T311")
+@pytest.mark.threat("T303")
+@pytest.mark.threat("T307")
+@pytest.mark.threat("T308")
 @pytest.mark.parametrize(("before", "script", "path", "reason"), JUDGED, ids=[row[1][:60] for row in JUDGED])
 def test_held_back_and_the_rest_applied(
     base: Path, before: str, script: str, path: str, reason: HeldReason | None
@@ -229,7 +229,7 @@ def test_held_back_and_the_rest_applied(
         assert os.path.lexists(left[0].kept), "the version of the command is kept"
 
 
-@pytest.mark.threat("T312")
+@pytest.mark.threat("T309")
 def test_too_many_deletions_are_held_back(base: Path) -> None:
     world = TransactionWorkspace(base)
     world.sh(f"{FILES}; mkdir -p many/node_modules; touch many/{{1..30}} many/node_modules/{{1..99}}")
@@ -276,7 +276,7 @@ CONFLICTS: list[tuple[str, str, dict[str, str]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.threat("T307")
+@pytest.mark.threat("T304")
 @pytest.mark.parametrize(("outside", "path", "there"), CONFLICTS, ids=[row[0] for row in CONFLICTS])
 def test_changes_of_others_are_not_overwritten(base: Path, outside: str, path: str, there: dict[str, str]) -> None:
     world = TransactionWorkspace(base)
@@ -292,7 +292,7 @@ def test_changes_of_others_are_not_overwritten(base: Path, outside: str, path: s
     assert path not in {change.path for change in recorded.changes}
 
 
-@pytest.mark.threat("T307")
+@pytest.mark.threat("T304")
 def test_a_folder_replaced_by_a_link_is_not_followed(base: Path) -> None:
     world = TransactionWorkspace(base)
     world.sh(FILES)
@@ -341,7 +341,7 @@ def count_steps(base: Path) -> tuple[int, Picture]:
     return counter.count, without_times(TransactionWorkspace(base / "count").picture())
 
 
-@pytest.mark.threat("T307")
+@pytest.mark.threat("T304")
 def test_a_change_between_two_steps_is_not_overwritten(base: Path) -> None:
     total, _ = count_steps(base)
     for at in range(1, total + 1):
@@ -385,7 +385,7 @@ def fail() -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-@pytest.mark.threat("T308")
+@pytest.mark.threat("T305")
 def test_a_runner_killed_at_any_step_loses_nothing(base: Path) -> None:
     total, after = count_steps(base)
     assert total > 10
@@ -405,7 +405,7 @@ def test_a_runner_killed_at_any_step_loses_nothing(base: Path) -> None:
             assert without_times(world.picture()) == before
 
 
-@pytest.mark.threat("T308")
+@pytest.mark.threat("T305")
 def test_undo_completes_the_steps_as_well(base: Path) -> None:
     before = prepared(base / "one")
     assert killed(base / "one", Reached(6, end_process))
@@ -416,7 +416,7 @@ def test_undo_completes_the_steps_as_well(base: Path) -> None:
     assert without_times(world.picture()) == before
 
 
-@pytest.mark.threat("T308")
+@pytest.mark.threat("T305")
 def test_a_failure_takes_all_steps_back(base: Path) -> None:
     total, _ = count_steps(base)
     for at in range(3, total - 1):
@@ -430,7 +430,7 @@ def test_a_failure_takes_all_steps_back(base: Path) -> None:
         assert (layer / "new").read_text() == "n\n", "the changes are kept"
 
 
-@pytest.mark.threat("T308")
+@pytest.mark.threat("T305")
 def test_a_runner_killed_while_it_takes_steps_back(base: Path) -> None:
     total, after = count_steps(base)
     failing = total - 3

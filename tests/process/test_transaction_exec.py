@@ -43,7 +43,7 @@ def transaction(work: Path) -> dict[str, object]:
     return next(each["transaction"] for each in reversed(found) if each and "transaction" in each)
 
 
-@pytest.mark.threat("T306")
+@pytest.mark.threat("T303")
 def test_held_back_reported_and_recorded(work: Path) -> None:
     done = run(work, "bash run.sh")
     assert done.returncode == 0, done.stderr
@@ -68,7 +68,7 @@ def test_a_command_from_untrusted_text_changes_no_trusted_file_and_can_be_undone
     assert not (work / "a.txt").exists()
 
 
-@pytest.mark.threat("T312")
+@pytest.mark.threat("T309")
 def test_many_deletions_are_held_back(work: Path) -> None:
     assert run(work, "mkdir m; touch m/1 m/2 m/3 m/4 m/5 m/6").returncode == 0
     (work / "clean.sh").write_text("rm -r m; echo 1 > b\n")

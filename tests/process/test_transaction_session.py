@@ -100,7 +100,7 @@ class Inotify:
         return found
 
 
-@pytest.mark.threat("T306")
+@pytest.mark.threat("T303")
 def test_a_watcher_never_sees_an_auto_run_file(
     work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

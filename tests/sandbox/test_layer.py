@@ -119,7 +119,7 @@ LEFT: list[tuple[str, list[tuple[Any, ...]], str]] = [
 # fmt: on
 
 
-@pytest.mark.threat("T304")
+@pytest.mark.threat("T301")
 @pytest.mark.parametrize(("script", "expected", "why"), LEFT, ids=[row[2] for row in LEFT])
 def test_the_changes_of_a_command(
     bench: Bench, project: Path, script: str, expected: list[tuple[Any, ...]], why: str
@@ -167,8 +167,8 @@ KEPT = [
 # fmt: on
 
 
+@pytest.mark.threat("T299")
 @pytest.mark.threat("T302")
-@pytest.mark.threat("T305")
 @pytest.mark.parametrize(("script", "why"), KEPT, ids=[row[1] for row in KEPT])
 def test_what_is_protected_in_the_workspace_is_protected_on_a_layer(
     bench: Bench, project: Path, script: str, why: str
@@ -181,7 +181,7 @@ def test_what_is_protected_in_the_workspace_is_protected_on_a_layer(
     assert not {path for path in paths(answer) if path.startswith((".git/", ".env", "g/"))} - {".git/objects"}, why
 
 
-@pytest.mark.threat("T302")
+@pytest.mark.threat("T299")
 def test_folders_that_stay_writable_around_protected_files_are_on_the_layer(bench: Bench, project: Path) -> None:
     """`.git` is pinned by a mount of its own: what is written there must not reach the workspace either."""
     before = state(project)
@@ -193,7 +193,7 @@ def test_folders_that_stay_writable_around_protected_files_are_on_the_layer(benc
     assert paths(answer) == {".git/index", ".git/refs/heads", ".git/refs/heads/main"}
 
 
-@pytest.mark.threat("T302")
+@pytest.mark.threat("T299")
 def test_a_path_that_was_granted_for_writing_is_on_the_layer(bench: Bench, project: Path) -> None:
     (project / ".vscode").mkdir()
     (project / ".vscode" / "settings.json").write_text("{}")
@@ -205,7 +205,7 @@ def test_a_path_that_was_granted_for_writing_is_on_the_layer(bench: Bench, proje
     assert paths(answer) == {".vscode/settings.json", ".vscode/tasks.json"}
 
 
-@pytest.mark.threat("T305")
+@pytest.mark.threat("T302")
 def test_no_command_forges_the_marks_of_a_layer(bench: Bench, project: Path) -> None:
     """Attributes of overlayfs that a command sets are stored under other names, and hide or redirect nothing."""
     script = f"""mkdir n; echo x > n/x; {PY} '
@@ -224,7 +224,7 @@ for path in ("n", "n/x", "sub", "file.txt"):
     assert not any(row[4] for row in answer["changes"] if row[0] == "sub"), "and no folder as replaced"
 
 
-@pytest.mark.threat("T305")
+@pytest.mark.threat("T302")
 def test_no_folder_of_the_layer_is_visible(bench: Bench, project: Path) -> None:
     script = "cat /proc/self/mountinfo; ls -la /proc/1/fd /proc/self/fd/ 2>&1; ls /proc/1/root/ /proc/1/cwd 2>&1"
     answer = run(bench, project, script)
@@ -233,7 +233,7 @@ def test_no_folder_of_the_layer_is_visible(bench: Bench, project: Path) -> None:
     assert "upperdir=/proc/self/fd/" in answer["out"]
 
 
-@pytest.mark.threat("T303")
+@pytest.mark.threat("T300")
 def test_no_process_of_the_command_is_left_when_the_layer_is_read(bench: Bench, project: Path) -> None:
     """Processes that left their session, ignore signals and start further ones are ended first."""
     script = f"""for n in 1 2 3 4 5 6 7 8; do setsid sh -c 'trap "" TERM HUP INT; while :; do echo $$ >> grows; done' & done
@@ -247,7 +247,7 @@ def test_no_process_of_the_command_is_left_when_the_layer_is_read(bench: Bench, 
     assert grown.stat().st_size == size > 0
 
 
-@pytest.mark.threat("T303")
+@pytest.mark.threat("T300")
 def test_a_layer_serves_one_command(bench: Bench, project: Path) -> None:
     answer = bench.run("echo > a", workspace=str(project), layer=True)
     again = bench.run("echo > b", workspace=str(project), layer=str(Path(answer["upper"]).parent))
@@ -297,7 +297,7 @@ def mounted(bench: Bench) -> Iterator[Path]:
         subprocess.run(["umount", folder], check=True)
 
 
-@pytest.mark.threat("T302")
+@pytest.mark.threat("T299")
 def test_a_layer_on_another_file_system(bench: Bench, project: Path, mounted: Path) -> None:
     """The overlay has inodes of its own there. The mounts over protected files and pinned folders hold as well."""
     before = state(project)
@@ -373,7 +373,7 @@ def test_files_of_others_have_no_view_for_an_ordinary_user(bench: Bench, project
         assert "Value too large" in answer["err"]
 
 
-@pytest.mark.threat("T302")
+@pytest.mark.threat("T299")
 def test_a_watcher_outside_sees_nothing_of_a_command_on_a_layer(bench: Bench, project: Path) -> None:
     """Before the changes are judged, no editor starts what a new file of the workspace names."""
     libc = ctypes.CDLL(None, use_errno=True)
@@ -391,7 +391,7 @@ def test_a_watcher_outside_sees_nothing_of_a_command_on_a_layer(bench: Bench, pr
     os.close(watch)
 
 
-@pytest.mark.threat("T302")
+@pytest.mark.threat("T299")
 def test_a_command_that_may_move_the_workspace_has_no_view(bench: Bench, project: Path) -> None:
     """The command could replace the workspace by a link, and its changes would then be applied to another folder."""
     told = {"write": [str(bench.home)], "layer": True, "workspace": str(project)}
@@ -402,7 +402,7 @@ def test_a_command_that_may_move_the_workspace_has_no_view(bench: Bench, project
     assert project.is_dir()
 
 
-@pytest.mark.threat("T304")
+@pytest.mark.threat("T301")
 def test_changes_are_not_compared_with_the_target_of_a_link(tmp_path: Path) -> None:
     (tmp_path / "there" / "w").mkdir(parents=True)
     (tmp_path / "here").symlink_to("there")

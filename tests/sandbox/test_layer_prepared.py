@@ -74,7 +74,7 @@ ROWS: list[tuple[Meanwhile, int, str]] = [
 # fmt: on
 
 
-@pytest.mark.threat("T302")
+@pytest.mark.threat("T299")
 @pytest.mark.parametrize(("meanwhile", "launches", "why"), ROWS, ids=[row[2] for row in ROWS])
 def test_a_prepared_helper_is_used_only_if_it_fits(
     terms: Terms, tmp_path: Path, meanwhile: Meanwhile, launches: int, why: str

@@ -44,7 +44,7 @@ def kinds(layer: ChangeLayer) -> list[tuple[str, LayerKind | None, bool]]:
     return [(change.path, change.kind, change.whole) for change in read_layer(layer)]
 
 
-@pytest.mark.threat("T304")
+@pytest.mark.threat("T301")
 def test_a_deleted_file_in_the_form_of_an_attribute(layer: ChangeLayer) -> None:
     """Only in a folder with the mark for it is an empty file with this attribute a deleted one."""
     upper = Path(layer.upper)
@@ -57,7 +57,7 @@ def test_a_deleted_file_in_the_form_of_an_attribute(layer: ChangeLayer) -> None:
     assert kinds(layer) == [("file", LayerKind.FILE, False), ("sub/inner", None, False)]
 
 
-@pytest.mark.threat("T304")
+@pytest.mark.threat("T301")
 def test_a_link_in_the_place_of_a_folder_is_not_followed(layer: ChangeLayer, tmp_path: Path) -> None:
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "inner").write_text("secret")
@@ -71,7 +71,7 @@ def test_a_link_in_the_place_of_a_folder_is_not_followed(layer: ChangeLayer, tmp
     assert kinds(layer) == [("sub", LayerKind.FOLDER, True), ("sub/inner", LayerKind.FILE, False)]
 
 
-@pytest.mark.threat("T304")
+@pytest.mark.threat("T301")
 def test_a_tree_of_any_depth_is_listed_or_refused(layer: ChangeLayer) -> None:
     handle = os.open(layer.upper, os.O_RDONLY)
     for depth in range(2_500):
@@ -89,7 +89,7 @@ def test_a_tree_of_any_depth_is_listed_or_refused(layer: ChangeLayer) -> None:
         safe_rmtree.remove(layer.upper)  # no other program removes a tree this deep
 
 
-@pytest.mark.threat("T304")
+@pytest.mark.threat("T301")
 def test_a_layer_with_too_many_entries_is_refused(layer: ChangeLayer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(layer_module, "MOST", 20)
     for number in range(21):
@@ -98,7 +98,7 @@ def test_a_layer_with_too_many_entries_is_refused(layer: ChangeLayer, monkeypatc
         read_layer(layer)
 
 
-@pytest.mark.threat("T304")
+@pytest.mark.threat("T301")
 def test_twenty_thousand_files(layer: ChangeLayer) -> None:
     for number in range(200):
         folder = Path(layer.upper, "new", str(number))
@@ -112,7 +112,7 @@ def test_twenty_thousand_files(layer: ChangeLayer) -> None:
     assert all("/" not in change.path or os.path.dirname(change.path) in above for change in changes)
 
 
-@pytest.mark.threat("T305")
+@pytest.mark.threat("T302")
 def test_attributes_of_overlayfs_in_the_workspace_show_nothing_else(layer: ChangeLayer, tmp_path: Path) -> None:
     """An earlier command that ran in the workspace itself may have set them."""
     (tmp_path / "outside").mkdir()
@@ -136,7 +136,7 @@ def test_attributes_of_overlayfs_in_the_workspace_show_nothing_else(layer: Chang
     assert "secret" not in "".join(path.read_text() for path in Path(layer.upper).rglob("*") if path.is_file())
 
 
-@pytest.mark.threat("T303")
+@pytest.mark.threat("T300")
 def test_a_layer_that_may_still_change_cannot_be_read(layer: ChangeLayer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(helper_handle, "LAST", 0)
     monkeypatch.setattr(signal, "pidfd_send_signal", lambda handle, number: None)  # it does not end

@@ -225,7 +225,7 @@ def program(dice: random.Random) -> str:
     )
 
 
-@pytest.mark.threat("T304")
+@pytest.mark.threat("T301")
 @pytest.mark.parametrize("seed", range(25))
 def test_random_programs_leave_the_same_tree(bench: Bench, project: Path, seed: int) -> None:
     script = "umask 022\n" + program(random.Random(seed)).replace("echo", "timeout 2 echo")

@@ -66,7 +66,7 @@ def transaction(user: CliHarness) -> dict[str, object]:
     return record
 
 
-@pytest.mark.threat("T313")
+@pytest.mark.threat("T310")
 def test_without_a_user_there_is_a_patch_and_nothing_else(user: CliHarness) -> None:
     done = user.agent("exec", "--preview", f"{SCRIPT}; exit 7")
     assert done.returncode == 7
@@ -76,7 +76,7 @@ def test_without_a_user_there_is_a_patch_and_nothing_else(user: CliHarness) -> N
     assert files(user) == DONE
 
 
-@pytest.mark.threat("T313")
+@pytest.mark.threat("T310")
 def test_a_change_that_would_be_held_back_is_an_exit_code(user: CliHarness) -> None:
     done = user.agent("exec", "--preview", HOSTILE)
     assert done.returncode == Exit.DENIED
@@ -85,7 +85,7 @@ def test_a_change_that_would_be_held_back_is_an_exit_code(user: CliHarness) -> N
     assert files(user) == PLAIN
 
 
-@pytest.mark.threat("T313")
+@pytest.mark.threat("T310")
 def test_a_program_gets_an_event(user: CliHarness) -> None:
     done = user.agent("exec", "--preview", "--json", HOSTILE)
     events = [json.loads(line) for line in done.stdout.splitlines()]
@@ -101,7 +101,7 @@ def test_a_program_gets_an_event(user: CliHarness) -> None:
     assert files(user) == PLAIN
 
 
-@pytest.mark.threat("T313")
+@pytest.mark.threat("T310")
 @pytest.mark.parametrize("answers", [("none",), ("",), ("perhaps", "9", "n"), ("\x04",)], ids=repr)
 def test_nothing_is_kept_without_a_clear_answer(user: CliHarness, answers: tuple[str, ...]) -> None:
     shown = answered(user, SCRIPT, *answers, *(("none",) if answers == ("",) else ()))
@@ -131,7 +131,7 @@ def test_some_changes_are_kept(user: CliHarness) -> None:
     assert files(user) == {**DONE, "b": "two\n"}
 
 
-@pytest.mark.threat("T313")
+@pytest.mark.threat("T310")
 def test_a_held_change_is_not_offered(user: CliHarness) -> None:
     shown = answered(user, HOSTILE, "all")
     assert "held back: .vscode" in shown
@@ -142,7 +142,7 @@ def test_a_held_change_is_not_offered(user: CliHarness) -> None:
     assert [each["reason"] for each in held] == ["auto-run"]
 
 
-@pytest.mark.threat("T313")
+@pytest.mark.threat("T310")
 @pytest.mark.parametrize(
     ("words", "why"),
     [
@@ -157,7 +157,7 @@ def test_options_that_do_not_fit_are_refused(user: CliHarness, words: tuple[str,
     assert why in done.stderr
 
 
-@pytest.mark.threat("T313")
+@pytest.mark.threat("T310")
 def test_what_the_policy_refuses_is_not_previewed(user: CliHarness) -> None:
     (user.base / "home" / ".ssh").mkdir()
     (user.base / "home" / ".ssh" / "id_rsa").write_text("the key\n")

@@ -1,10 +1,10 @@
 """Application of a plan: every step is one rename or one change of a mode, and can be repeated or taken back.
 
-THREAT T307: no step follows a link, and none overwrites what another program made or changed: a new entry is renamed
+THREAT T304: no step follows a link, and none overwrites what another program made or changed: a new entry is renamed
 without replacement, and an old one is exchanged or moved away and checked afterwards. If it is not the expected one, it
 is moved back.
 
-THREAT T308: a killed runner leaves a prefix of the steps. Every step is repeatable, so the next runner completes them,
+THREAT T305: a killed runner leaves a prefix of the steps. Every step is repeatable, so the next runner completes them,
 or takes them back if they were being taken back.
 """
 

@@ -1,6 +1,6 @@
 """Removal of the extended attributes with which an overlay marks the entries of a layer.
 
-THREAT T309: an entry that keeps them (`user.overlay.opaque`, `user.overlay.whiteout`, `user.overlay.redirect`) would
+THREAT T306: an entry that keeps them (`user.overlay.opaque`, `user.overlay.whiteout`, `user.overlay.redirect`) would
 hide or replace entries when its folder becomes the layer of another overlay.
 """
 

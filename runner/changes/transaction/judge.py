@@ -1,6 +1,6 @@
 """The judgement of a command's changes before they are applied: what may reach the workspace, and what is held back.
 
-THREAT T306: a command must not place a file that other programs run or obey by themselves. Its changes are judged in
+THREAT T303: a command must not place a file that other programs run or obey by themselves. Its changes are judged in
 the layer, which no other program sees. Such a file is held back by the rules of `sandbox/workspace/autorun.py`, which
 sets files aside after they appeared: the same patterns, at the top of the workspace and of every repository in it.
 """
@@ -273,7 +273,7 @@ def _plain_rules(
         if kind is LayerKind.SPECIAL:
             return HeldReason.SPECIAL, _TEXTS[HeldReason.SPECIAL]
         if kind is LayerKind.LINK:
-            # THREAT T311: a program of the user that writes to such a link later changes a file outside.
+            # THREAT T308: a program of the user that writes to such a link later changes a file outside.
             why = _leads_outside(change, layer.workspace, outside)
             if why:
                 return HeldReason.LINK, why
@@ -313,7 +313,7 @@ def _leads_outside(change: LayerChange, workspace: str, allowed: tuple[str, ...]
 class _Secrets:
     """The content of the secret files in the workspace, and the secrets of this process.
 
-    THREAT T310: a command that may read a secret file copies it under a name that no rule protects.
+    THREAT T307: a command that may read a secret file copies it under a name that no rule protects.
     """
 
     def __init__(self, protected: Scan) -> None:
@@ -360,7 +360,7 @@ def _too_many(layer: ChangeLayer, changes: Sequence[LayerChange], standards: Sta
             except OSError:
                 continue  # removed meanwhile, or closed to this user
             if count > most:
-                # THREAT T312: one wrong path must not empty a workspace.
+                # THREAT T309: one wrong path must not empty a workspace.
                 return f"the command deleted more than {most:,} files (`sandbox.most_deleted`)"
     return ""
 

@@ -1,6 +1,6 @@
 """The plan of an application: the step for each change, and the changes that conflict with changes of others.
 
-THREAT T307: an editor or another program may change the workspace while a command works on its layer. An entry whose
+THREAT T304: an editor or another program may change the workspace while a command works on its layer. An entry whose
 ctime, which no process can set back, is not older than the command conflicts: the version in the workspace stays.
 """
 

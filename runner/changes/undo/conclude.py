@@ -14,7 +14,7 @@ from sandbox.backend import Violation
 from sandbox.inside.regular_file import read_whole
 from sandbox.workspace.layer import LayerUnreadable, read_layer
 
-# THREAT T312: folders above all changes, each counted once per change. A million files two thousand deep would exhaust
+# THREAT T309: folders above all changes, each counted once per change. A million files two thousand deep would exhaust
 # the memory.
 _MOST_FOLDERS = 20_000_000
 _TOO_DEEP = "the changes of the command cannot be judged, and none was applied"

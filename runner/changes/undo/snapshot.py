@@ -88,7 +88,7 @@ class Snapshotter:
         """End the steps of killed runners, store their changes, and return the steps.
 
         No action may run, since its step would be open as well. Changes of a command that were being applied are
-        completed first, or taken back (THREAT T308).
+        completed first, or taken back (THREAT T305).
         """
         self._store.notices += complete_interrupted(self._store.folder)
         dead = self._store.open_steps()

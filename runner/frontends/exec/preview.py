@@ -1,6 +1,6 @@
 """`agent exec --preview`: run a command on a copy-on-write view, show its changes, and apply those that the user keeps.
 
-THREAT T313: a preview must leave nothing behind that the user did not accept. The command has the rights of
+THREAT T310: a preview must leave nothing behind that the user did not accept. The command has the rights of
 `preview_of`, and its changes lie in a layer. What the user does not choose is removed with the layer, and where no user
 can be asked nothing is applied.
 """
