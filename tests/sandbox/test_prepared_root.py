@@ -10,10 +10,7 @@ import pytest
 
 from tests.support.sandbox_bench import SYSTEM, USERS, Bench, make
 
-pytestmark = [
-    pytest.mark.skipif(sys.platform != "linux", reason="namespaces are Linux's"),
-    pytest.mark.threat("T297"),
-]
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="namespaces are Linux's")
 # What a command can see of its sandbox. The numbers of mounts and devices differ between any two sandboxes.
 LOOK = """
 echo "$$"; cut -d ' ' -f 4- /proc/self/mountinfo | sort; find / -xdev 2>&1 | sort; ls -la /etc /dev /run /tmp /proc/sys/user 2>&1
@@ -39,6 +36,7 @@ def seen(bench: Bench, script: str, **told: Any) -> dict[str, Any]:
     return answer
 
 
+@pytest.mark.threat("T297")
 @pytest.mark.parametrize("rights", ["read-only", "workspace-write"])
 def test_the_root_is_the_same(bench: Bench, rights: str) -> None:
     plain = seen(bench, LOOK, rights=rights, prepared=[])
@@ -63,6 +61,7 @@ NOT_USED: list[tuple[list[str], dict[str, Any], str]] = [
 # fmt: on
 
 
+@pytest.mark.threat("T297")
 @pytest.mark.parametrize(("more", "told", "why"), NOT_USED, ids=[row[2] or str(row[1]) for row in NOT_USED])
 def test_a_root_is_used_only_if_the_terms_contain_it(
     bench: Bench, more: list[str], told: dict[str, Any], why: str
@@ -75,6 +74,7 @@ def test_a_root_is_used_only_if_the_terms_contain_it(
     assert early["lines"] == plain["lines"]
 
 
+@pytest.mark.threat("T297")
 def test_a_file_that_was_replaced_meanwhile_is_the_new_one(bench: Bench) -> None:
     folder = bench.base / "tools"
     folder.mkdir(exist_ok=True)
@@ -89,6 +89,7 @@ def test_a_file_that_was_replaced_meanwhile_is_the_new_one(bench: Bench) -> None
     assert early["out"] == "new\n"
 
 
+@pytest.mark.threat("T297")
 def test_another_tier_gets_a_helper_of_its_own(bench: Bench) -> None:
     """A helper that has entered namespaces must not serve T3, which has none."""
     early = seen(bench, "readlink /proc/self/ns/net; ls / | wc -l", tier="T3", prepared=SYSTEM)
