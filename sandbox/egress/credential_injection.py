@@ -5,10 +5,9 @@ runner. This module holds a value only while one request needs it.
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import field
 from typing import TYPE_CHECKING
 
-from policy.model.frozen import dataclass
+from policy.model.frozen import dataclass, field
 from sandbox.backend import SandboxUnavailable
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Awaitable, Iterable
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from policy.model.frozen import replace
 from sandbox.backend import DIRECT, Connection, InterruptedCommand, NetworkOptions, Outcome, Violation
 from sandbox.egress.connection import ProxyConnection
 from sandbox.egress.dialer import Dialer, Resolve, resolve

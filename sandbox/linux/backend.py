@@ -3,11 +3,11 @@
 import asyncio
 import os
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from policy.model.action import ConvertDocument, RunArgv, RunScript
+from policy.model.frozen import replace
 from policy.model.secret_paths import inside
 from policy.model.verdict import Permit, Rights, Terms
 from sandbox.backend import (

@@ -1,10 +1,10 @@
 """The watches over the workspace for one command: for auto-run files that it creates, while it runs and afterwards."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from policy.model.action import RunArgv, RunScript
+from policy.model.frozen import replace
 from policy.model.verdict import Permit, Rights
 from sandbox.backend import Enforcement, Violation
 from sandbox.linux.launch import known_trees

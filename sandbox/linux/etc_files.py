@@ -6,11 +6,12 @@ entry, Git, ssh, Python and npm find no name and no home.
 """
 
 import contextlib
-import hashlib
 import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
+
+from policy.model.digest import sha256_hex
 
 _LONGEST = 1 << 20  # bytes
 # Debian's launcher of Chromium reads every file in this folder, and fails if there is none.
@@ -81,7 +82,7 @@ def _group(gid: int) -> str:
 
 def _kept(cache: Path, name: str, text: bytes) -> str:
     """Return the path of a file with the content `text` in the cache; empty if it cannot be written."""
-    path = cache / f"{name}-{hashlib.sha256(text).hexdigest()[:32]}"
+    path = cache / f"{name}-{sha256_hex(text)[:32]}"
     try:
         if path.exists() and path.read_bytes() == text:
             return str(path)

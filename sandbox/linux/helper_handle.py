@@ -7,11 +7,11 @@ import select
 import signal
 import socket
 import subprocess
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from policy.describe.phrases import plain
+from policy.model.frozen import dataclass, field
 from sandbox.backend import DIRECT, ChangeLayer, Enforcement, Listener, NetworkOptions
 from sandbox.linux.cgroup import ControlGroup
 from sandbox.linux.helper_process import WAKE, end

@@ -8,9 +8,9 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
+from policy.model.frozen import dataclass
 from policy.model.verdict import Rights, Terms
 from sandbox.backend import FilesChanged, SandboxUnavailable
 from sandbox.linux.plan_builder import helper_key, network_key

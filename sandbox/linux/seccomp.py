@@ -5,14 +5,13 @@ Sources: seccomp(2), seccomp_rule_add(3). With stacked filters, the strictest ac
 
 import contextlib
 import errno
-import hashlib
 import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import profiles
+from policy.model.digest import sha256_hex
 from policy.model.verdict import Rights
 from sandbox.backend import SandboxUnavailable
 from sandbox.workspace.folder_cache import read_sealed, write_sealed
@@ -36,7 +35,7 @@ def programs(
     # Root sets vm.memfd_noexec for its namespace (Linux 6.3); everyone else needs the stricter rule.
     root = noexec and os.geteuid() == 0 and os.path.exists("/proc/sys/vm/memfd_noexec")
     seed = f"{_FORMAT}:{os.uname().machine}:{os.uname().release}:{rights}:{unix}:{trace}:{root}".encode()
-    key = hashlib.sha256(seed + hashlib.sha256(text).digest()).hexdigest()[:32]
+    key = sha256_hex(seed + bytes.fromhex(sha256_hex(text)))[:32]
     path = cache / f"seccomp-{key}" if cache else None
     body = read_sealed(path) if path else None
     if body is not None and len(body) >= 4:
@@ -161,6 +160,8 @@ class _Filter:
         self._program.add_rule(action, number, *arguments)
 
     def exported(self) -> bytes:
+        import tempfile  # loads `random` and `shutil`; the programs are usually in the cache
+
         with tempfile.TemporaryFile() as file:
             self._program.export_bpf(file)
             file.seek(0)

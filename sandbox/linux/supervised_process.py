@@ -3,9 +3,9 @@
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
+from policy.model.frozen import replace
 from policy.model.verdict import Permit, Problem
 from sandbox.backend import Connection, Enforcement, Outcome, Violation
 from sandbox.linux.command_watch import CommandWatch

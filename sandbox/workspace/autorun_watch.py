@@ -15,9 +15,9 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from policy.model.frozen import dataclass
 from policy.model.verdict import Terms
 from sandbox.backend import Violation
 from sandbox.workspace.autorun import Watch

@@ -17,7 +17,6 @@ valid while `version` is the same.
 
 import contextlib
 import ctypes
-import hashlib
 import marshal
 import os
 import stat
@@ -28,6 +27,7 @@ from collections.abc import Callable, Iterable
 from itertools import count
 from pathlib import Path
 
+from policy.model.digest import sha256_hex
 from policy.model.secret_names import sometimes
 from sandbox.workspace.git_settings import SHAPE, like_repository
 
@@ -336,14 +336,14 @@ def read_sealed(path: Path) -> bytes | None:
         blob = path.read_bytes()
     except OSError:
         return None
-    return blob[32:] if hashlib.sha256(blob[32:]).digest() == blob[:32] else None
+    return blob[32:] if sha256_hex(blob[32:]) == blob[:32].hex() else None
 
 
 def write_sealed(path: Path, body: bytes) -> None:
     """Write a file of the cache folder in one step, with the digest of its content. Raises OSError."""
     handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name.partition('-')[0]}-")
     with os.fdopen(handle, "wb") as file:
-        file.write(hashlib.sha256(body).digest() + body)
+        file.write(bytes.fromhex(sha256_hex(body)) + body)
     os.replace(draft, path)
 
 
@@ -355,7 +355,7 @@ def now() -> float:
 def _name(top: str, patterns: tuple[tuple[str, ...], ...] | None) -> str:
     """Return the name of the file for the tree below `top` or, without `patterns`, for its uncovered secret files."""
     seed = top if patterns is None else repr((_FORMAT, sys.version_info, boot(), top, patterns))
-    digest = hashlib.sha256(seed.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    digest = sha256_hex(seed.encode("utf-8", "surrogatepass"))[:32]
     return f"{'uncovered' if patterns is None else 'tree'}-{digest}"
 
 

@@ -27,6 +27,12 @@ _REHEARSED = (
     ("why", "git status && rm -rf x"), ("why", "--json", "ls"),
     ("policy", "judge"),
 )  # fmt: skip
+# A small repository: the names and files of a project lead to code that an empty folder does not.
+_WORKSPACE = {
+    ".git/HEAD": "ref: refs/heads/main\n", ".git/config": "[core]\n\tbare = false\n", ".git/objects/info/packs": "",
+    ".git/refs/heads/main": f"{0:040}\n", "Makefile": "all:\n", "README.md": "# a\n", "src/some-file.py": "pass\n",
+    ".vscode/settings.json": "{}\n", ".env.example": "A=\n",
+}  # fmt: skip
 Stamps = dict[str, tuple[int, int]]
 
 
@@ -58,6 +64,8 @@ def load_program(main: Main) -> int:
 def _import_late_modules() -> None:
     """Import what commands import only when they need it, and what no rehearsed command needs."""
     # F401: the names are not used here, but workers find the modules loaded.
+    from policy.interpreter import offline_form  # noqa: F401
+    from runner.facts import package_registries  # noqa: F401
     from runner.frontends.exec import argv, command, confined, grants, guarded, judge, report, why  # noqa: F401
     from runner.frontends.guard import (  # noqa: F401
         claude,
@@ -74,11 +82,11 @@ def _import_late_modules() -> None:
         unconfined,
         verdicts,
     )
-    from sandbox.linux import bwrap  # noqa: F401  # all of them are loaded for the workers
+    from sandbox.linux import bwrap, limits, violations  # noqa: F401  # all of them are loaded for the workers
 
 
 def _rehearse(main: Main, commands: tuple[tuple[str, ...], ...]) -> int:
-    """Run commands without effects in an empty workspace with a record of its own. Return the sum of the exit codes.
+    """Run commands without effects in a small workspace with a record of its own. Return the sum of the exit codes.
 
     The settings of the user do not count, because they can name another place for the record. The file of the machine
     cannot be left out, so with such a file no command is rehearsed that writes a record.
@@ -97,7 +105,10 @@ def _rehearse(main: Main, commands: tuple[tuple[str, ...], ...]) -> int:
                 os.dup2(null.fileno(), number)
             for name in ("STATE", "CONFIG", "CACHE", "DATA"):
                 os.environ[f"RINGFENCE_{name}_DIR"] = f"{folder}/{name}"
-            os.mkdir(f"{folder}/work")
+            for name, text in _WORKSPACE.items():
+                os.makedirs(os.path.dirname(f"{folder}/work/{name}"), exist_ok=True)
+                with open(f"{folder}/work/{name}", "w", encoding="ascii") as file:
+                    file.write(text)
             os.chdir(f"{folder}/work")
             for words in commands:
                 if words[0] == "exec" and SYSTEM_FILE.exists():
