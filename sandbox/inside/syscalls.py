@@ -262,7 +262,7 @@ def seccomp(program: bytes) -> None:
 def ignore_signal(number: int) -> None:
     """Ignore a signal. The C library refuses this for its own signals 32 and 33 (nptl(7)), the kernel does not.
 
-    A program of another C library can start this one with them ignored. SOURCE: rt_sigaction(2).
+    Its posix_spawn(3), which make(1) uses, starts every program with the two ignored. SOURCE: rt_sigaction(2).
     """
     action = struct.pack("4Q", SIG_IGN, 0, 0, 0)  # the handler, flags, restorer and mask of the kernel's structure
     _syscall(f"ignore signal {number}", _number("rt_sigaction"), number, action, None, 8)

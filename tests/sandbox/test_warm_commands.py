@@ -269,7 +269,7 @@ def test_the_state_of_the_client_is_taken_over(place: CliHarness) -> None:
         os.nice(3)
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        syscalls.ignore_signal(32)  # a parent process with another C library can do so
+        syscalls.ignore_signal(32)  # as posix_spawn(3) does, and so make(1)
         syscalls.block_signals(1 << 32)  # signal 33
 
     script = "umask; ulimit -n; ulimit -Hn; ulimit -c; nice; nproc; touch made; stat -c %a made; kill -HUP $$; echo on"
