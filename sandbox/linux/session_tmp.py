@@ -9,7 +9,7 @@ from sandbox.backend import SandboxUnavailable
 from sandbox.inside import safe_rmtree
 
 _PREFIX = "ringfence-tmp-"
-DECOYS = "ringfence-canary-"  # of the folders with the decoys of a canary
+DECOYS = "ringfence-decoys-"  # of the folders with the decoys of a canary; no other folder begins like this
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
