@@ -34,8 +34,11 @@ GROUPS = {
 # Files with a costly fixture for several rows each: the rows with the same text before the colon in their id share a worker.
 SHARED_ROWS = {"test_attacks"}
 
-# A job runner may start pytest with SIGINT ignored. Commands that tests start would inherit that, and `agent` leaves an
-# ignored SIGINT ignored.
+# A job runner, nohup(1) or a shell (for a job in the background) may start pytest with ignored signals. Commands that
+# tests start would inherit that, and `agent` leaves an ignored signal ignored.
+for number in signal.valid_signals() - {signal.SIGPIPE, signal.SIGXFSZ}:  # Python itself ignores these two
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 # Files that the tests create have the usual modes, for every umask of the user who starts the tests.
 os.umask(0o022)

@@ -18,8 +18,6 @@ class Terminal:
         self.seen = ""
         self._pid, self._descriptor = pty.fork()
         if self._pid == 0:
-            for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
-                signal.signal(number, signal.SIG_DFL)  # nohup(1) around the tests must not change them
             os.chdir(cwd)
             if other:
                 os.setgroups([])
