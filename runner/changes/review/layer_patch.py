@@ -109,16 +109,9 @@ class _LayerComparison:
         workspace.
         """
 
-        def read(top: int, path: str) -> bytes | None:
-            try:
-                side = tree_diff.side(top, path)
-            except tree_diff.UnreadableFile:
-                return None
-            return side.data if side is not None else None
-
         def view(path: str) -> bytes | None:
-            return read(self._new if path in found else self._old, path)
+            return tree_diff.content(self._new if path in found else self._old, path)
 
-        own = read(self._old, f"{tree_diff.GIT}/info/exclude")
-        kept = kept_by_git(read(self._old, f"{tree_diff.GIT}/index"))
+        own = tree_diff.content(self._old, f"{tree_diff.GIT}/info/exclude")
+        kept = kept_by_git(tree_diff.content(self._old, f"{tree_diff.GIT}/index"))
         return Ignored(view, kept, (own,) if own else ())

@@ -159,17 +159,10 @@ class _Comparison:
         files are those of the original.
         """
 
-        def read(top: int, path: str) -> bytes | None:
-            try:
-                side = tree_diff.side(top, path)
-            except tree_diff.UnreadableFile:
-                return None
-            return side.data if side is not None else None
-
-        own = read(self._old, f"{tree_diff.GIT}/info/exclude")
-        kept = kept_by_git(read(self._old, f"{tree_diff.GIT}/index"))
+        own = tree_diff.content(self._old, f"{tree_diff.GIT}/info/exclude")
+        kept = kept_by_git(tree_diff.content(self._old, f"{tree_diff.GIT}/index"))
         first = (*excludes, *((own,) if own else ()))
-        return Ignored(lambda path: read(self._new, path), kept, first, self._over)
+        return Ignored(lambda path: tree_diff.content(self._new, path), kept, first, self._over)
 
     def look(self, path: str) -> None:
         """Compare one path, and add it to the changes or to one of the lists."""

@@ -167,6 +167,17 @@ def side(top: int, path: str) -> Side | None:
         raise UnreadableFile(os_reason(error)) from None
 
 
+def content(top: int, path: str) -> bytes | None:
+    """Return the content of a file, or the target of a link, at `path` below the open folder `top`. Return None if
+    there is none, or if it cannot be read.
+    """
+    try:
+        found = side(top, path)
+    except UnreadableFile:
+        return None
+    return found.data if found is not None else None
+
+
 def _file(name: str, folder: int) -> int:
     try:
         return safe_open.open_file(name, folder)[0]
