@@ -106,10 +106,10 @@ def _rehearse(main: Main, commands: tuple[tuple[str, ...], ...]) -> int:
             for name in ("STATE", "CONFIG", "CACHE", "DATA"):
                 os.environ[f"RINGFENCE_{name}_DIR"] = f"{folder}/{name}"
             for name, text in _WORKSPACE.items():
-                os.makedirs(os.path.dirname(f"{folder}/work/{name}"), exist_ok=True)
-                with open(f"{folder}/work/{name}", "w", encoding="ascii") as file:
+                os.makedirs(os.path.dirname(f"{folder}/project/{name}"), exist_ok=True)
+                with open(f"{folder}/project/{name}", "w", encoding="ascii") as file:
                     file.write(text)
-            os.chdir(f"{folder}/work")
+            os.chdir(f"{folder}/project")
             for words in commands:
                 if words[0] == "exec" and SYSTEM_FILE.exists():
                     continue
