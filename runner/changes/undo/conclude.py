@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from policy.model.frozen import dataclass
 from policy.model.verdict import Permit, Problem, ProblemError
-from runner.changes.transaction.judge import HeldReason, judge
+from runner.changes.transaction.judge import HeldReason, Judged, judge
 from runner.changes.transaction.report import RecordedTransaction, recorded, violations
 from runner.changes.transaction.transaction import NotApplied, Transaction
 from runner.changes.undo.recorder import SnapshotRecorder
@@ -12,7 +12,7 @@ from runner.flow.held_change import HeldChange
 from runner.text.phrases import os_reason
 from sandbox.backend import Violation
 from sandbox.inside.regular_file import read_whole
-from sandbox.workspace.layer import LayerUnreadable, read_layer
+from sandbox.workspace.layer import LayerChange, LayerUnreadable, read_layer
 
 # THREAT T309: folders above all changes, each counted once per change. A million files two thousand deep would exhaust
 # the memory.
@@ -58,13 +58,10 @@ def conclude(
     """
     workspace = permit.terms.workspace
     try:
-        changes = read_layer(transaction.layer)
+        changes, judged = judged_changes(recorder, transaction, permit, trusted_later)
         if not changes:
             transaction.discard()
             return Concluded()
-        if sum(change.path.count("/") for change in changes) > _MOST_FOLDERS:
-            raise LayerUnreadable(Problem(_TOO_DEEP, "its new files lie too deep", "run a smaller command"))
-        judged = judge(transaction.layer, changes, recorder.standards(permit, trusted_later))
         done = recorder.transfer(transaction, judged, permit, words, call, required=False, keep=keep)
     except (OSError, ProblemError) as error:
         failed = error if isinstance(error, ProblemError) else transaction.give_up(os_reason(error))
@@ -85,6 +82,21 @@ def conclude(
         recorded(workspace, done.result, done.changes),
         done.step,
     )
+
+
+def judged_changes(
+    recorder: SnapshotRecorder,
+    transaction: Transaction,
+    permit: Permit,
+    trusted_later: Callable[[str], str] | None,
+) -> tuple[tuple[LayerChange, ...], Judged]:
+    """Return what the command changed in its layer, and the judgement. Raise LayerUnreadable or OSError."""
+    changes = read_layer(transaction.layer)
+    if not changes:
+        return (), Judged((), ())
+    if sum(change.path.count("/") for change in changes) > _MOST_FOLDERS:
+        raise LayerUnreadable(Problem(_TOO_DEEP, "its new files lie too deep", "run a smaller command"))
+    return changes, judge(transaction.layer, changes, recorder.standards(permit, trusted_later))
 
 
 def _is_later(left: NotApplied) -> bool:

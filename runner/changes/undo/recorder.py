@@ -26,7 +26,7 @@ from runner.changes.undo.change_scan import Rules, ScanStopped, TooMany, left_ou
 from runner.changes.undo.lock import Turns, UndoError
 from runner.changes.undo.plan import Item
 from runner.changes.undo.revert import RevertRequest, RevertResult, revert
-from runner.changes.undo.scope import SnapshotScope, below_root, choice_of, inventory_of, place, scope_of
+from runner.changes.undo.scope import SnapshotScope, below_root, choice_of, inventory_of, place, scope_of, secret_of
 from runner.changes.undo.snapshot import Snapshotter, complete_interrupted
 from runner.changes.undo.store import Roots, Store, convert_failures, sign, undoable
 from runner.changes.undo.text import diff_text, not_kept, revert_text, unkept_of
@@ -175,6 +175,10 @@ class SnapshotRecorder:
             self._say(f"this command runs without a transaction: {os_reason(error)}")
             return None
         return folder
+
+    def secret(self) -> Callable[[str], bool]:
+        """Return a function that returns True for a path below the workspace that no command may read."""
+        return secret_of(self._scope)
 
     def standards(self, permit: Permit, trusted_later: Callable[[str], str] | None) -> "Standards":
         """Return what the changes of the action are judged by."""

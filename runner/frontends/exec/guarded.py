@@ -1,6 +1,5 @@
 """Commands of guarded agents, and commands from untrusted text, in `agent exec`: verdict by token, and undo."""
 
-import os
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
@@ -15,8 +14,7 @@ from runner.approval.remembered import consume, with_grants
 from runner.audit.fact_recorder import FactRecorder
 from runner.audit.records import RecordedAnswer
 from runner.changes.undo.lock import UndoError
-from runner.changes.undo.recorder import Hold, snapshot_recorder
-from runner.events import Notice
+from runner.changes.undo.recorder import Hold
 from runner.flow.held_change import HeldChange
 from runner.frontends.exec.report import ExecCase
 from runner.frontends.guard.record import open_grants
@@ -25,8 +23,7 @@ from runner.frontends.guard.verdicts import question_digest
 from runner.gate.gate import Gate
 from runner.gate.wording import action_words
 from runner.problems import Exit, Stopped
-from runner.stderr import say_notice
-from runner.text.sanitize import one_line, visible
+from runner.text.sanitize import one_line
 from sandbox.backend import Outcome
 
 if TYPE_CHECKING:
@@ -83,12 +80,7 @@ async def with_undo(
 
     After untrusted text, changes of files that are trusted later are taken back, and reported.
     """
-
-    def show(notice: object) -> None:
-        if isinstance(notice, Notice):
-            say_notice(visible(notice.text, lines=False))
-
-    recorder = snapshot_recorder(case.gate.facts, case.gate.settings, os.environ, session, show)
+    recorder = case.recorder(session)
     words = action_words(case.assessment.action, case.gate.cwd)
     later = trusted_files(case)
     hold: Hold | None = (lambda path: bool(later(path))) if later is not None else None

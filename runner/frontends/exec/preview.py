@@ -25,22 +25,21 @@ from runner.changes.review.layer_patch import layer_patch
 from runner.changes.review.patch import Patch
 from runner.changes.review.patch_parser import read
 from runner.changes.review.patch_view import diff_lines, stat_lines
-from runner.changes.transaction.judge import HeldEntry, Judged, judge
+from runner.changes.transaction.judge import HeldEntry, Judged
 from runner.changes.transaction.report import RecordedTransaction, recorded, violations
 from runner.changes.transaction.transaction import NotApplied, Transaction, Transferred
-from runner.changes.undo.recorder import SnapshotRecorder, snapshot_recorder
-from runner.changes.undo.scope import choice_of, scope_of, secret_of
-from runner.events import Notice
+from runner.changes.undo.conclude import judged_changes
+from runner.changes.undo.recorder import SnapshotRecorder
 from runner.frontends.exec.confined import boundary, require_unchanged, run_confined
 from runner.frontends.exec.report import EventReport, ExecCase, PlainReport, Report
 from runner.gate.wording import action_words
 from runner.problems import Exit, Stopped
-from runner.state.paths import cache_dir, state_dir
-from runner.stderr import coloured, say, say_notice
+from runner.state.paths import state_dir
+from runner.stderr import coloured, say
 from runner.text.phrases import many, os_reason
 from runner.text.sanitize import visible
 from sandbox.backend import Backend, Level, Outcome
-from sandbox.workspace.layer import LayerChange, LayerKind, read_layer
+from sandbox.workspace.layer import LayerChange, LayerKind
 
 if TYPE_CHECKING:
     from policy.model.action import Action
@@ -119,17 +118,18 @@ class _Preview:
                     about = case.session(enforcement, case.policy())
                     session, decided = audit.began(about, "", case.decision(self._verdict, backend.name))
                     ran, outcome = Ran(time.time()), Outcome(status=Exit.FAILED, ended_by="failure")
-                    recorder = snapshot_recorder(case.gate.facts, case.gate.settings, os.environ, session, _show)
+                    recorder = case.recorder(session)
                     try:
                         require_unchanged(permit)
                         self._report.started(case.assessment, self._verdict, session, enforcement)
                         layer = transaction.layer if transaction is not None else None
                         outcome, ours = await run_confined(backend, self._verdict, None, self._report, layer=layer)
                         code = self._report.finished(outcome, permit.terms.limits) if ours is None else ours
-                        if ours is not None:  # the user ended it, or nobody reads the output
-                            held = False
+                        held = False
+                        if ours is not None:
+                            pass  # the user ended it, or nobody reads the output
                         elif transaction is None:
-                            held = self._choice(Patch(b"", ()), Judged((), ())).held != ()
+                            self._choice(Patch(b"", ()), Judged((), ()), lambda path: False)
                         else:
                             kept, held = self._shown(transaction, recorder)
                             ran = replace(ran, changed=recorder.changed, transaction=kept)
@@ -165,10 +165,9 @@ class _Preview:
         permit, gate = self._verdict.permit, self._case.gate
         workspace = permit.terms.workspace
         try:
-            changes = read_layer(transaction.layer)
-            judged = judge(transaction.layer, changes, recorder.standards(permit, None))
-            patch = layer_patch(transaction.layer, changes, self._secret())
-            chosen = self._choice(patch, judged)
+            changes, judged = judged_changes(recorder, transaction, permit, None)
+            secret = recorder.secret()
+            chosen = self._choice(layer_patch(transaction.layer, changes, secret), judged, secret)
             if not chosen.applied:
                 left = tuple(NotApplied(each.change.path, each.why, held=each) for each in judged.held)
                 return recorded(workspace, Transferred((), left), (), "user"), bool(judged.held)
@@ -185,14 +184,10 @@ class _Preview:
             say(f"  {visible(each.what, lines=False)}; {visible(each.fix, lines=False)}")
         return recorded(workspace, done.result, done.changes, "user"), bool(judged.held)
 
-    def _secret(self) -> Callable[[str], bool]:
-        gate = self._case.gate
-        settings, facts = gate.settings, gate.facts
-        scope = scope_of(facts, settings.profile, choice_of(settings), cache_dir(os.environ), state_dir(os.environ))
-        return secret_of(scope)
-
-    def _choice(self, patch: Patch, judged: Judged) -> Judged:
-        """Show the changes, and return those that the user keeps; none where no user is asked."""
+    def _choice(self, patch: Patch, judged: Judged, secret: Callable[[str], bool]) -> Judged:
+        """Show the changes, and return those that the user keeps; none where no user is asked. `secret` returns True
+        for a path that must not be shown.
+        """
         if self._events is not None:
             self._events.preview(patch, judged)
             return Judged((), judged.held)
@@ -204,7 +199,7 @@ class _Preview:
                 say(line)
             return Judged((), judged.held)
         items = _items(judged.applied)
-        planned = plan(self._verdict.permit.terms.workspace, read(patch.text), self._secret())
+        planned = plan(self._verdict.permit.terms.workspace, read(patch.text), secret)
         lines = [*diff_lines(planned, colour=coloured(sys.stdout))]
         if len(lines) <= _MOST_LINES:
             print("\n".join(lines))
@@ -237,11 +232,6 @@ class _PreviewEvents(EventReport):
 
     def end(self, code: int) -> int:
         return super()._end(code)
-
-
-def _show(event: object) -> None:
-    if isinstance(event, Notice):
-        say_notice(visible(event.text, lines=False))
 
 
 def _items(applied: Sequence[LayerChange]) -> tuple[PreviewItem, ...]:

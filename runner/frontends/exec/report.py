@@ -21,7 +21,7 @@ from runner.problems import Exit, Stopped
 from runner.secrets.redactor import Redactor
 from runner.secrets.secret import registered_count
 from runner.state.workspace import head_commit
-from runner.stderr import print_problem, say, unwritten, wrapped
+from runner.stderr import print_problem, say, say_notice, unwritten, wrapped
 from sandbox.backend import MOST_TOLD, Enforcement, Outcome
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from policy.grants.grant import Grant
     from runner.audit.flow_fields import RecordedFlow
+    from runner.changes.undo.recorder import SnapshotRecorder
     from runner.frontends.guard.tokens import GuardToken
     from runner.secrets.redactor import RedactingStream
     from sandbox.backend import Connection
@@ -122,6 +123,18 @@ class ExecCase:
             guarded=self.guarded.agent if self.guarded else "",
             guarded_session=self.guarded.session if self.guarded else "",
         )
+
+    def recorder(self, session: str) -> "SnapshotRecorder":
+        """Return the recorder of file changes, which shows its notices on standard error. The caller closes it."""
+        from runner.changes.undo.recorder import snapshot_recorder  # most commands record no changes
+        from runner.events import Notice
+        from runner.text.sanitize import visible
+
+        def show(event: object) -> None:
+            if isinstance(event, Notice):
+                say_notice(visible(event.text, lines=False))
+
+        return snapshot_recorder(self.gate.facts, self.gate.settings, os.environ, session, show)
 
     def session_name(self) -> str:
         """Return the id of the session in the record; empty for a new session."""

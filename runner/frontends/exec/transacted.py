@@ -1,20 +1,16 @@
 """Commands of `agent exec` that run as transactions: on a layer, whose changes are judged before they are applied."""
 
-import os
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from policy.model.verdict import Allow
 from runner.changes.transaction.transaction import Transaction
 from runner.changes.undo.conclude import conclude
-from runner.changes.undo.recorder import snapshot_recorder
-from runner.events import Notice
 from runner.frontends.exec.guarded import UndoableRun, held_problem, trusted_files
 from runner.frontends.exec.report import ExecCase
 from runner.gate.wording import action_words
 from runner.stderr import say_notice
 from runner.text.phrases import os_reason
-from runner.text.sanitize import visible
 from sandbox.backend import Backend, Outcome
 from sandbox.workspace.layer import ChangeLayer
 
@@ -31,12 +27,7 @@ async def run_transacted(
     Only the changes of guarded agents and of commands from untrusted text are stored for undo, as without a
     transaction.
     """
-
-    def show(notice: object) -> None:
-        if isinstance(notice, Notice):
-            say_notice(visible(notice.text, lines=False))
-
-    recorder = snapshot_recorder(case.gate.facts, case.gate.settings, os.environ, session, show)
+    recorder = case.recorder(session)
     try:
         permit = verdict.permit
         folder = recorder.transactions(permit)
