@@ -113,7 +113,7 @@ def test_a_launch_that_nobody_took_is_ended_and_its_folders_are_removed(tmp_path
         with SpareHelper() as spare, launched_ahead(None, terms(work), cache=tmp_path, spare=spare):
             (pid,) = children() - before  # the spare itself was sent the plan: no second helper
             names = sorted(path.name.rpartition("-")[0] for path in scratch.iterdir())
-            assert names == ["ringfence-canary", "ringfence-tmp"]
+            assert names == ["ringfence-decoys", "ringfence-tmp"]
     assert gone(pid)
     assert not list(scratch.iterdir())
 
