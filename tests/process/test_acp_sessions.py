@@ -4,15 +4,23 @@ import json
 import os
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.support.editor_client import EditorClient, bash, place, select
+from tests.support.editor_client import Answerer, EditorClient, bash, place, select
 
 pytest.importorskip("acp")  # an extra
 
 WRITES = bash("echo hi > made")
 SLEEPS = bash("echo begun; python3 -c 'import time; time.sleep(600)'")
+EDIT = 'calls = [{ name = "edit", arguments = { path = "a.txt", old_string = "one", new_string = "two" } }]'
+READ = 'calls = [{ name = "read", arguments = { path = "a.txt" } }]'
+PLAN = 'calls = [{ name = "propose_plan", arguments = { plan = "1. write" } }]'
+CHOICES = (
+    'calls = [{ name = "ask_user", arguments = { questions = [{ title = "Colour", question = "Which colour?", '
+    'choices = [{ label = "red" }, { label = "blue" }] }] } }]'
+)
 
 
 def test_a_session_from_the_first_message_to_the_end(tmp_path: Path) -> None:
@@ -50,9 +58,7 @@ def test_a_session_from_the_first_message_to_the_end(tmp_path: Path) -> None:
 
 
 def test_an_edit_is_shown_as_a_diff_with_its_place(tmp_path: Path) -> None:
-    edit = '{ path = "a.txt", old_string = "one", new_string = "two" }'
-    read = '{ name = "read", arguments = { path = "a.txt" } }'
-    talk = place(tmp_path, f"calls = [{read}]", f'calls = [{{ name = "edit", arguments = {edit} }}]')
+    talk = place(tmp_path, READ, EDIT)
     with EditorClient(talk, answer=select("a")) as editor:
         editor.prompt(editor.new(), "go")
         (asked,) = editor.asked
@@ -247,8 +253,7 @@ def test_the_task_list_is_the_plan(tmp_path: Path) -> None:
 
 
 def test_a_plan_is_begun_only_in_a_mode_that_was_offered(tmp_path: Path) -> None:
-    plan = 'calls = [{ name = "propose_plan", arguments = { plan = "1. write" } }]'
-    talk = place(tmp_path, plan, WRITES)
+    talk = place(tmp_path, PLAN, WRITES)
     for option, mode in (("dangerously", "plan"), ("no", "plan"), ("accept-edits", "accept-edits")):
         with EditorClient(talk, "--mode", "plan", answer=select(option)) as editor:
             session = editor.new()
@@ -262,12 +267,46 @@ def test_a_plan_is_begun_only_in_a_mode_that_was_offered(tmp_path: Path) -> None
             assert modes[-1] == mode
 
 
+def last_of_its_kind(kind: str) -> Answerer:
+    """Return the answer of an editor that selects the last option of a kind."""
+
+    def answer(asked: dict[str, Any]) -> dict[str, object]:
+        found = [each["optionId"] for each in asked["params"]["options"] if each["kind"] == kind]
+        outcome = {"outcome": "selected", "optionId": found[-1]} if found else {"outcome": "cancelled"}
+        return {"result": {"outcome": outcome}}
+
+    return answer
+
+
+@pytest.mark.threat("T311")
+@pytest.mark.parametrize(("turns", "mode", "told"), [
+    ((WRITES,), "default", "echo hi > made"),
+    ((READ, EDIT), "default", "a.txt"),
+    ((PLAN, WRITES), "plan", "1. write"),
+    ((CHOICES,), "default", "Answer in your next prompt:\n> - Colour"),
+], ids=["command", "edit", "plan", "choices"])  # fmt: skip
+def test_an_editor_that_shows_kinds_gets_the_narrowest_option_of_each(
+    turns: tuple[str, ...], mode: str, told: str, tmp_path: Path
+) -> None:
+    for kind in ("allow_once", "allow_always", "reject_once"):
+        talk = place(tmp_path / kind, *turns)
+        with EditorClient(talk, "--mode", mode, answer=last_of_its_kind(kind), begin=False) as editor:
+            about = {"name": "CodeCompanion.nvim", "version": "1.0.0"}
+            editor.result("initialize", {"protocolVersion": 1, "clientCapabilities": {}, "clientInfo": about})
+            session = editor.new()
+            editor.prompt(session, "go")
+            for asked in editor.asked:
+                assert [each["kind"] for each in asked["params"]["options"]] == ["allow_once", "reject_once"]
+            assert bool(editor.asked) is (turns != (CHOICES,))
+            assert told in editor.told(session)
+            modes = [each["currentModeId"] for each in editor.of_kind("current_mode_update")] or [mode]
+            assert modes[-1] == ("default" if kind == "allow_once" else mode)
+            editor.prompt(session, "/grants")
+            assert "by a redirection" not in editor.told(session)
+
+
 def test_the_model_asks_the_user(tmp_path: Path) -> None:
-    ask = (
-        'calls = [{ name = "ask_user", arguments = { questions = [{ title = "Colour", question = "Which colour?", '
-        'choices = [{ label = "red" }, { label = "blue" }] }] } }]'
-    )
-    talk = place(tmp_path, ask, 'when = "blue"\ntext = "blue it is"')
+    talk = place(tmp_path, CHOICES, 'when = "blue"\ntext = "blue it is"')
     with EditorClient(talk, answer=select("c2")) as editor:
         session = editor.new()
         editor.prompt(session, "go")

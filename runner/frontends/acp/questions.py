@@ -3,6 +3,10 @@
 THREAT T288: an editor, or a program that poses as one, may answer late, twice, with an option that was not offered,
 with nonsense, or not at all. Only the id of an offered option, in the first answer to an open request, counts.
 Everything else is a no. A request is open only while its turn waits for it.
+
+THREAT T311: an editor may show the kinds of options ("Accept", "Always accept") instead of their names, and select the
+last one of a kind, so that its user approves more than was meant. Such an editor gets one option of each kind, the
+narrowest one, none that remembers or changes the mode, and the card as a message.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -42,6 +46,9 @@ _WIDE = 100  # columns of a card
 _SAID_NO = "the answer of the editor was none of the options, so it counts as a no"
 _GONE = "the editor is gone, so nobody can answer"
 _NO_WAY = "the editor cannot ask its user, so the answer is no"
+
+# Parts of the names of editors that show kinds instead of names (seen in CodeCompanion.nvim of August 2026).
+_SHOW_KINDS = ("CodeCompanion",)
 
 # Sends a request for a permission with its parameters, and returns the result.
 AskEditor = Callable[[dict[str, Any]], Awaitable[object]]
@@ -95,6 +102,15 @@ def options_of(question: Question, mask: Callable[[str], str] = lambda text: tex
     return [*options, _option(STOP, "No, and stop; I say what to do instead", "reject_once")]
 
 
+def one_of_each_kind(options: Sequence[schema.PermissionOption]) -> list[schema.PermissionOption]:
+    """Return the first option that approves once, which is the narrowest one, and the first one that refuses once."""
+    found: dict[str, schema.PermissionOption] = {}
+    for option in options:
+        if option.kind in ("allow_once", "reject_once"):
+            found.setdefault(option.kind, option)
+    return list(found.values())
+
+
 def answer_of(question: Question, reply: EditorReply) -> Answer:
     """Return the answer to a question of the gate that a reply means."""
     if reply.cancelled or reply.option == STOP:
@@ -131,6 +147,7 @@ class EditorQuestions:
         self._ask = ask
         self._updates = updates
         self._mask = mask
+        self._shows_kinds = any(each in name for each in _SHOW_KINDS)
         self._others = 0  # requests that belong to no call
 
     async def ask(self, ask: Ask, offer: Offer = NOTHING) -> Answer:
@@ -170,6 +187,11 @@ class EditorQuestions:
 
     async def ask_model_questions(self, asked: AskedByModel) -> tuple[ModelAnswer, ...] | None:
         """Ask the user the questions of the model, one after the other; None if one is left without an answer."""
+        if self._shows_kinds:  # the choices differ in their names only
+            lines = (f"- {one_line(each.title, _LONGEST_NAME)}" for each in asked.questions)
+            told = "\n".join(("This editor cannot show the choices of a question. Answer in your next prompt:", *lines))
+            self._updates.note(self._mask(told))
+            return None
         answers: list[ModelAnswer] = []
         for question in asked.questions:
             details = [f"- {each.label}: {each.description}" for each in question.choices if each.description]
@@ -196,6 +218,8 @@ class EditorQuestions:
         if details := question.offer.details:
             lines = "\n".join(visible(self._mask(line), lines=False) for line in details)
             content.append(shown(fenced(f"what each answer covers that is remembered:\n{lines}")))
+        if self._shows_kinds:
+            self._updates.card(text)
         call = self._updates.asked(question, self._mask)
         update = schema.ToolCallUpdate(
             tool_call_id=call.id,
@@ -214,6 +238,7 @@ class EditorQuestions:
         )
 
     async def _request(self, call: schema.ToolCallUpdate, options: Sequence[schema.PermissionOption]) -> EditorReply:
+        options = one_of_each_kind(options) if self._shows_kinds else options
         params = {"toolCall": dumped(call), "options": dumped(options)}
         try:
             result = await self._ask(params)

@@ -190,6 +190,11 @@ class SessionUpdates:
         self._end_piece()
         self._post(said(f"{inert(words)}\n", self._next_message()))
 
+    def card(self, words: str) -> None:
+        """Show the card of a question as a message of its own."""
+        self._end_piece()
+        self._post(said(f"\n\n{fenced(words)}\n\n", self._next_message()))
+
     def tell(self, event: events.Event) -> None:
         """Send the updates for an event."""
         if isinstance(event, events.ModelText | events.ModelThinking):
