@@ -12,11 +12,11 @@ from runner.audit.query import Query, was_question
 from runner.audit.records import AnswerSource
 from runner.state.session_id import is_session_id
 
-DECISIONS = ("decided", "refused", "applied", "forwarded", "planned")  # kinds of records with a verdict
+DECISIONS = ("decided", "refused", "applied", "forwarded", "planned", "replied")  # kinds of records with a verdict
 # The first one present describes the action.
 _TELLING = (
     *("script", "argv", "forward", "text", "process", "pattern", "path", "root", "plan"),
-    *("url", "uri", "query", "prompt", "arguments"),
+    *("url", "uri", "query", "prompt", "arguments", "message"),
 )
 SESSIONS = 256  # session records in memory at a time: a log may have as many sessions as decisions
 # The field `answer.by` of a remembered answer. Records of earlier versions have no field `answer.source`.

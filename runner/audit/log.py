@@ -22,7 +22,17 @@ from runner.state.paths import is_configured, state_dir
 
 if TYPE_CHECKING:
     from runner.audit.query import Query
-    from runner.audit.records import Decision, Forwarding, Patching, Ran, RecordedPlan, Refusal, SessionEnd, SessionInfo
+    from runner.audit.records import (
+        Decision,
+        Forwarding,
+        Patching,
+        Ran,
+        RecordedPlan,
+        RecordedReply,
+        Refusal,
+        SessionEnd,
+        SessionInfo,
+    )
     from runner.audit.signing import Signer
     from runner.config import Settings
     from sandbox.backend import Outcome
@@ -155,6 +165,10 @@ class AuditLog:
     def planned(self, session: str, planned: "RecordedPlan") -> int:
         """Record the user's answer to a plan. Raises AuditError: then the mode may not change."""
         return self._append(planned.body(session), "the answer to a plan could not be recorded, so it is a refusal")
+
+    def replied(self, session: str, reply: "RecordedReply") -> int:
+        """Record the user's answer to a tool server. Raises AuditError: then the server may not get it."""
+        return self._append(reply.body(session), "the answer to a tool server could not be recorded")
 
     def ended(self, session: str, end: "SessionEnd") -> int:
         """Record the end of a session, and add a checkpoint after it."""

@@ -446,6 +446,58 @@ class RecordedPlan:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class RecordedReply:
+    """Answer of the user to a form or a page of a tool server.
+
+    Attributes:
+        server: name of the server in the configuration
+        message: text of the server
+        fields: names of the fields that the user filled; no values, because these belong to the user
+        url: the page; empty for a form
+        accepted: False if the user refused or left the question
+        by: as in RecordedAnswer, like `seconds` and `client`
+    """
+
+    server: str
+    message: str
+    fields: tuple[str, ...]
+    url: str
+    accepted: bool
+    by: str
+    seconds: float
+    mode: str
+    agent: str = MAIN
+    parent: str | None = None
+    client: AnsweringClient | None = None
+
+    def body(self, session: str) -> dict[str, object]:
+        """Return the body of the decision to answer the server."""
+        tier = Tier.MCP_EXTERNAL.label
+        given = "the user opened the page" if self.url else f"the user filled {len(self.fields)} fields"
+        text = f"{given} that the server `{self.server}` sent" if self.accepted else "the user gave no answer"
+        question = "open the page?" if self.url else "answer the form?"
+        answer = RecordedAnswer(question, self.accepted, self.by, None, self.seconds, client=self.client)
+        return {
+            **_head("replied", session, self.agent, self.parent),
+            "tool": "elicitation",
+            "action": {
+                "type": "AnswerServer",
+                "server": self.server,
+                "message": bounded(self.message),
+                "fields": list(self.fields),
+                "url": bounded(self.url),
+            },
+            "tiers": [tier],
+            "mode": self.mode,
+            "cell": {"tier": tier, "mode": self.mode, "ruling": "ask"},
+            "verdict": "allow" if self.accepted else "deny",
+            "because": {"tier": tier, "text": text, "rule": "", "span": None},
+            "answer": answer.body(),
+            "backend": "none",
+        }
+
+
 def started_body(decision: int, process: str, agent: str, *, terminal: bool) -> dict[str, object]:
     """Return the body of the start of a process that stays. Record `decision` allowed it; `process` is its name."""
     return {

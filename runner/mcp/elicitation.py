@@ -7,9 +7,13 @@ and shows the whole address of a page before it is opened.
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field
+from typing import TYPE_CHECKING
 
 from policy.model.frozen import dataclass
 from runner.text.sanitize import one_line, visible_prose
+
+if TYPE_CHECKING:
+    from runner.audit.records import AnsweringClient
 
 _MOST_FIELDS = 30
 _LARGEST = 64 << 10  # characters of the schema of a form
@@ -101,11 +105,16 @@ class ElicitedUrl:
 
 @dataclass(frozen=True, slots=True)
 class ElicitedAnswer:
-    """The answer of the user. Neither `accepted` nor `refused` means that the user left the question."""
+    """The answer of the user. Neither `accepted` nor `refused` means that the user left the question.
+
+    Attributes:
+        client: the client of a hosted session that answered, or None
+    """
 
     accepted: bool = False
     refused: bool = False
     values: Mapping[str, object] = field(default_factory=dict)
+    client: "AnsweringClient | None" = field(default=None, repr=False, compare=False)
 
 
 CANCELLED = ElicitedAnswer()

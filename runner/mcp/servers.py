@@ -15,10 +15,11 @@ from policy.model.tool_arguments import parsed
 from policy.model.tool_names import meets_name
 from policy.model.verdict import Permit, Problem, ProblemError
 from runner.audit.chain import AuditError
-from runner.audit.records import Ran
+from runner.audit.records import Ran, RecordedReply
 from runner.events import Notice
 from runner.mcp.confined import ServerRefused, start_in, start_process
 from runner.mcp.elicitation import (
+    REFUSED,
     ElicitedAnswer,
     ElicitedForm,
     ElicitedUrl,
@@ -358,8 +359,34 @@ class _SessionServer:
             ctx.emit(Notice(f"a question of the server `{self.config.name}` was refused: {one_line(asked.fault, 300)}"))
             return await refuse_all(asked)
         async with self._asking:  # one question of this server at a time
+            began = time.monotonic()
             found: ElicitedAnswer = await answer(asked)
-            return found
+            return found if self._noted(asked, found, time.monotonic() - began) else REFUSED
+
+    def _noted(self, asked: ElicitedForm | ElicitedUrl, answer: ElicitedAnswer, seconds: float) -> bool:
+        """Record an answer of the user. Return False, with a notice, if it cannot be recorded: then it is not sent."""
+        ctx = self._all.ctx
+        reply = RecordedReply(
+            self.config.name,
+            asked.message,
+            tuple(answer.values),
+            asked.url if isinstance(asked, ElicitedUrl) else "",
+            answer.accepted,
+            ctx.approver.name,
+            seconds,
+            ctx.live.mode.value,
+            ctx.agent,
+            ctx.parent,
+            answer.client,
+        )
+        try:
+            ctx.audit.replied(ctx.session, reply)
+        except AuditError as error:
+            problem = error.problem
+            why = one_line(f"{problem.what}: {problem.why}", 300)
+            ctx.emit(Notice(f"the server `{self.config.name}` got no answer: {why}; {problem.fix}"))
+            return False
+        return True
 
     # ---- the offer
 

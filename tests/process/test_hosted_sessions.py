@@ -19,6 +19,7 @@ from runner.frontends.hosted.clients import MOST_CLIENTS
 from runner.state.socket_path import short_path
 from tests.support.cli_harness import AGENT
 from tests.support.hosted import HostedHarness, gone, hosted_harness, processes, runs, says
+from tests.support.server_session import HOSTILE
 
 NOBODY = 65534
 
@@ -208,6 +209,26 @@ def test_the_answer_to_questions_of_the_model_names_its_client(user: HostedHarne
     shown = json.loads(user.cli.agent("audit", "show", str(record), "--json").stdout)["outcome"]
     assert "blue" in shown["answered"]
     assert shown["answer"] == {"client": "terminal /dev/pts/6", "process": os.getpid()}
+
+
+@pytest.mark.threat("T279")
+def test_the_answer_to_a_form_of_a_tool_server_names_its_client(user: HostedHarness) -> None:
+    user.cli.agent(
+        "mcp", "add", "one", "--read", str(HOSTILE.parent), "--", sys.executable, "-u", str(HOSTILE), "plain"
+    )
+    pinned = user.cli.agent("mcp", "pin", "one", "--yes")
+    assert pinned.returncode == 0, pinned.stderr
+    ask: dict[str, object] = {"calls": [{"name": "mcp__one__ask", "arguments": {"field": "colour"}}]}
+    id = user.start("--model", user.model(ask, says("done")), "--mode", "dangerously")
+    user.wait("question", id)
+    client = user.client(id, "terminal /dev/pts/7")
+    client.say("answer", id=client.until("input_wanted")["id"], answer="yes", values={"colour": "walnut"})
+    client.until("run_ended")
+    (record,) = [row for row in user.cli.audit("--limit", "100") if row["kind"] == "replied"]
+    assert (record["verdict"], record["action"]["fields"], record["action"]["server"]) == ("allow", ["colour"], "one")
+    assert (record["answer"]["client"], record["answer"]["process"]) == ("terminal /dev/pts/7", os.getpid())
+    shown = user.cli.agent("audit", "show", str(record["id"]), "--json").stdout
+    assert "walnut" not in shown
 
 
 def test_an_unattended_session_refuses_its_questions(user: HostedHarness) -> None:

@@ -33,6 +33,7 @@ from runner.audit.records import (
     RecordedAnswer,
     RecordedHook,
     RecordedPlan,
+    RecordedReply,
     Refusal,
     SessionEnd,
     SessionInfo,
@@ -131,6 +132,7 @@ def everything(path: Path) -> None:
         log.applied(session, Patching("p", "00", "terminal", False, "/w", (("a", "added"),)))
         log.forwarded(session, Forwarding("p1", "c", 1, 2, "terminal"))
         log.planned(session, RecordedPlan("# a", "default", "terminal", "go", 1.0))
+        log.replied(session, RecordedReply("s", "m", ("a",), "", True, "client", 1.0, "default", client=answer.client))
         log.ended(session, SessionEnd(0, "done", 1, (("input", 2),), 0.1))
 
 

@@ -1,9 +1,11 @@
 """Tool servers in their sandbox: what they may do, what is stopped, and how the session takes it."""
 
 import asyncio
+import contextlib
 import json
 import shutil
 import socket
+import sqlite3
 import tempfile
 import time
 from collections.abc import Iterator
@@ -315,6 +317,33 @@ def test_resources_prompts_progress_and_questions(place: Path) -> None:
             session.ctx.approver.answer_server = program.answer_server  # type: ignore[attr-defined]  # as in JSON mode
             answer = text_of(await session.call("one", "ask", field="colour"))
             assert json.loads(answer)["content"] == {"colour": "blue"}
+            records = [(each.kind, json.loads(each.body)) for each in session.ctx.audit.store.select(Wanted())]
+            replies = [body for kind, body in records if kind == "replied"]
+            assert [(each["verdict"], each["action"]["fields"]) for each in replies] == [("allow", ["colour"])] * 2
+            assert replies[0]["action"]["server"] == "one"
+            assert not any("red" in json.dumps(each["action"]) for each in replies), "no values are recorded"
+
+    run(work)
+
+
+def test_an_answer_that_cannot_be_recorded_is_not_sent(place: Path) -> None:
+    answers = ["y", "red", "y"]
+    full = (
+        "CREATE TRIGGER full BEFORE INSERT ON records WHEN NEW.kind = 'replied' BEGIN SELECT RAISE(ABORT, 'full'); END"
+    )
+
+    async def elicit(lines: list[str], prompt: str) -> str | None:
+        return answers.pop(0)
+
+    async def work() -> None:
+        config = hostile("one", "plain")
+        async with server_session(place / "home/work", environ(place), config, elicit=elicit) as session:
+            with contextlib.closing(sqlite3.connect(place / "state/audit.db")) as other:
+                other.execute(full)
+            answer = text_of(await session.call("one", "ask", field="colour"))
+            assert json.loads(answer)["action"] == "decline"
+            assert not answers
+            assert any("got no answer" in each and "could not be recorded" in each for each in session.notices)
 
     run(work)
 

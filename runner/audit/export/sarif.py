@@ -39,12 +39,12 @@ def document(
 
     Equal denials are one result with a count. Paths are relative to `workspace`. `fallback` is the relative path that a
     result refers to if no file of the workspace is known (a prompt, a workflow; default: FALLBACK). `exits` has the
-    exit codes of sessions by their id. Answers to a plan are not results.
+    exit codes of sessions by their id. Answers to a plan or a tool server are not results.
     """
     run = _Run(workspace, fallback, exits or {})
     for deed in deeds:
         run.session(deed)
-        if deed.record.kind == "planned":  # a plan does not run anything
+        if deed.record.kind in ("planned", "replied"):  # an answer does not run anything
             continue
         if deed.denied or (questions and deed.asked):
             run.result(deed)

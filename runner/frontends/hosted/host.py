@@ -28,6 +28,7 @@ from runner.frontends.hosted.start import report_start
 from runner.frontends.jsonl.approver import Questions
 from runner.frontends.jsonl.driver import JsonMode
 from runner.frontends.signals import end_by_signals
+from runner.mcp.elicitation import ElicitedAnswer
 from runner.problems import Exit, known_problem
 from runner.state.socket_path import short_path
 from runner.text.json_line import json_line, utc_now
@@ -60,7 +61,8 @@ class HostedQuestions(Questions):
             return answer
         if isinstance(answer, tuple):  # to the questions of the model
             return tuple(replace(each, client=client.answering) for each in answer)
-        return replace(answer, client=client.answering) if isinstance(answer, Yes | No | Leave | Stay) else answer
+        signed = (Yes, No, Leave, Stay, ElicitedAnswer)
+        return replace(answer, client=client.answering) if isinstance(answer, signed) else answer
 
     def closed(self, id: str, *, answered: bool = False, answer: object = None) -> None:
         self._host.question_closed(id, answered=answered, answer=answer)
