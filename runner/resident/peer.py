@@ -126,8 +126,8 @@ def take_over(state: PeerState, helper: list[int], *, settled: bool = True) -> b
     import signal
 
     os.umask(state.umask)
-    _give(os.getpid(), state)
-    changed = [pid for pid in helper if _give(pid, state)]
+    give_state(os.getpid(), state)
+    changed = [pid for pid in helper if give_state(pid, state)]
     known = signal.valid_signals()  # all but those of the C library itself
     ignored = [each for each in _bits(state.ignored) if each not in (signal.SIGPIPE, signal.SIGXFSZ)]  # as Python does
     for each in ignored:
@@ -140,7 +140,7 @@ def take_over(state: PeerState, helper: list[int], *, settled: bool = True) -> b
     return not ignored and not state.blocked and (settled or not changed)
 
 
-def _give(pid: int, state: PeerState) -> bool:
+def give_state(pid: int, state: PeerState) -> bool:
     """Give a process the limits, the nice value, the processors and the score of the client. Return False if it had
     them.
     """

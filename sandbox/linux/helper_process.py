@@ -19,6 +19,8 @@ from types import TracebackType
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any, Self
+
     from sandbox.linux.cgroup import ControlGroup
     from sandbox.linux.prepared_root import PreparedRoot
 
@@ -92,12 +94,18 @@ class SpareHelper:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it ended: its user is told
             send(control, {"prepare": root.steps}, [])
 
+    def prepared(self, request: "Any") -> "Any":
+        """Return the launch and the scratch folder that were prepared for a `LaunchRequest`; None if there are none, as
+        here.
+        """
+        return None
+
     def take(self) -> HelperParts | None:
         """Return the helper, which the caller then ends; None if it was taken already."""
         helper, self._helper = self._helper, None
         return helper
 
-    def __enter__(self) -> "SpareHelper":
+    def __enter__(self) -> "Self":
         self._helper = spawn()
         return self
 

@@ -19,6 +19,7 @@ from policy.model.secret_paths import inside
 from policy.model.verdict import Rights, Terms
 from sandbox.backend import ChangeLayer, SandboxUnavailable
 from sandbox.inside import syscalls
+from sandbox.inside.plan import Plan
 from sandbox.inside.safe_rmtree import closing
 from sandbox.linux import etc_files, plan_builder, seccomp
 from sandbox.linux.canary_probe import Decoys, canary_request, make_decoys
@@ -51,6 +52,16 @@ class Launch:
         self.decoys.remove()
 
 
+@dataclass(frozen=True, slots=True)
+class LaunchRequest:
+    """The helper that a command needs: its tier, Terms and cache folder, and the folders of its overlay or None."""
+
+    tier: str
+    terms: Terms
+    cache: Path
+    layer: ChangeLayer | None = None
+
+
 def launch(
     tier: str,
     terms: Terms,
@@ -73,6 +84,27 @@ def launch(
     """
     if tier == "T3":
         terms = in_scratch(terms, scratch.path)
+    protected, compiled = planned(
+        tier, terms, scratch, cache=cache, files=files, joined=bool(network), port=port, layer=layer
+    )
+    return started(tier, terms, scratch, protected, compiled, spare=spare, network=network)
+
+
+def planned(
+    tier: str,
+    terms: Terms,
+    scratch: Scratch,
+    *,
+    cache: Path | None,
+    files: bool,
+    joined: bool = False,
+    port: int = 0,
+    layer: ChangeLayer | None = None,
+) -> tuple[Scan, Plan]:
+    """Scan the workspace, and return the scan and the plan of a helper for `terms`. No process is started.
+
+    The parameters and exceptions are those of `launch`. `joined`: True if the helper enters the network of another one.
+    """
     plan_builder.refuse_impossible(terms, Scan(), plan_builder.kind)  # first, so that `/` is never scanned
     try:
         protected = survey(terms, scratch.path, cache)
@@ -98,7 +130,7 @@ def launch(
         raise SandboxUnavailable.of(what, why, fix, check="landlock")
     own: tuple[plan_builder.MountStep, ...] = etc_files.added(cache, (*terms.system, *terms.read, *terms.writable))
     if tier == "T2":
-        from sandbox.linux import bwrap, interpreter_paths  # for T2 only, because `agent exec` must start fast
+        from sandbox.linux import interpreter_paths  # for T2 only, because `agent exec` must start fast
 
         # The helper starts inside, so it needs further paths there.
         own += interpreter_paths.steps((*terms.system, terms.workspace, *terms.read, *terms.writable))
@@ -121,12 +153,30 @@ def launch(
         scratch=scratch.path,
         instead=etc_files.files(cache, terms.home),
         own=own,
-        joined=bool(network),
+        joined=joined,
         port=port,
         layer=layer,
     )
     make_points(scratch, terms, compiled.mounts)
-    waiting = bwrap.Waiting(compiled, scratch, network) if tier == "T2" else None
+    return protected, compiled
+
+
+def started(
+    tier: str,
+    terms: Terms,
+    scratch: Scratch,
+    protected: Scan,
+    compiled: Plan,
+    *,
+    spare: SpareHelper | None = None,
+    network: tuple[int, ...] = (),
+) -> Launch:
+    """Start a helper (or take `spare`) for a plan of `planned`, and return it as `launch` does."""
+    waiting = None
+    if tier == "T2":
+        from sandbox.linux import bwrap
+
+        waiting = bwrap.Waiting(compiled, scratch, network)
     early = spare.root if spare is not None else None
     usable = early is None or (tier == "T1" and not network)  # else it has namespaces that this tier must not have
     taken = waiting.helper if waiting else spare.take() if spare is not None and usable else None
@@ -278,12 +328,16 @@ def launched_ahead(
     if tier not in TIERS or sys.platform != "linux":
         yield None  # `open_backend` opens the other backends, and refuses an invalid name
         return
-    scratch = Scratch()
-    try:
-        launched = launch(tier, terms, scratch, cache=cache, files=False, spare=spare, layer=layer)
-    except BaseException:
-        scratch.remove()
-        raise
+    prepared: tuple[Launch, Scratch] | None = spare.prepared(LaunchRequest(tier, terms, cache, layer))
+    if prepared is not None:
+        launched, scratch = prepared
+    else:
+        scratch = Scratch()
+        try:
+            launched = launch(tier, terms, scratch, cache=cache, files=False, spare=spare, layer=layer)
+        except BaseException:
+            scratch.remove()
+            raise
     ahead = PrelaunchedHelper(tier, terms, scratch, launched, layer=layer, later=spare.later)
     try:
         yield ahead

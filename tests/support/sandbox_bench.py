@@ -102,7 +102,7 @@ class Bench:
         """`tier`: the sandbox for this one, when it is not the bench's own."""
         others = (
             *("cancel", "names", "counted", "container", "lend", "process", "stream", "layer", "layers", "why_not"),
-            *("prepared", "swap"),
+            *("prepared", "swap", "foreseen"),
         )
         extra = {name: told.pop(name) for name in others if name in told}
         terms = {

@@ -8,6 +8,7 @@ import base64
 import contextlib
 import json
 import os
+import select
 import sys
 from dataclasses import astuple, replace
 from pathlib import Path
@@ -30,7 +31,8 @@ from sandbox.inside.plan import Plan
 from sandbox.linux import cgroup
 from sandbox.linux.backend import Linux
 from sandbox.linux.helper_process import SpareHelper
-from sandbox.linux.launch import launched_ahead
+from sandbox.linux.launch import LaunchRequest, launched_ahead
+from sandbox.linux.prepared_helper import PreparedHelper, WorkerSpare
 from sandbox.linux.prepared_root import PreparedRoot
 from sandbox.workspace.layer import ChangeLayer, LayerUnreadable, new_layer, read_layer
 
@@ -113,6 +115,38 @@ async def prepared(told: dict[str, Any], permit: Permit) -> dict[str, Any]:
         events.append("alive" if helper.poll() is None else "ended")
     events.append("alive" if helper.poll() is None else "ended")
     return {**answer, "used": root.used, "helper": events}
+
+
+foreseen = contextlib.ExitStack()  # the helper that was prepared for a later command
+waiting: list[WorkerSpare] = []
+
+
+def foresee(told: dict[str, Any], permit: Permit) -> dict[str, Any]:
+    """Prepare a helper for these Terms, and wait until it has run its canary."""
+    spare = foreseen.enter_context(WorkerSpare())
+    with SpareHelper() as own:
+        spare.beside = PreparedHelper(LaunchRequest("T1", permit.terms, Path(told["cache"])), own)
+    launched = spare.beside._launch
+    assert launched is not None
+    ready = select.poll()
+    ready.register(launched.control, select.POLLIN)
+    assert ready.poll(60_000)
+    waiting.append(spare)
+    return {"pid": launched.process.pid}
+
+
+async def run_foreseen(told: dict[str, Any], permit: Permit) -> dict[str, Any]:
+    """Run a command as `agent exec` does, with the helper of `foresee` if it fits."""
+    cache, spare = Path(told["cache"]), waiting.pop()
+    assert spare.beside is not None
+    with foreseen.pop_all(), launched_ahead(told["tier"], permit.terms, cache=cache, spare=spare) as ahead:
+        used = spare.beside._launch is None
+        backend = Linux(told["tier"], cache=cache, aside=cache / "aside", files=False, ahead=ahead)
+        try:
+            answer = outcome_words(await backend.run(permit))
+        finally:
+            await backend.close()
+    return {**answer, "used": used}
 
 
 def layer_words(layer: ChangeLayer) -> dict[str, Any]:
@@ -233,6 +267,10 @@ async def main() -> None:
         try:
             if "prepared" in told:
                 print(json.dumps(await prepared(told, permit)), flush=True)
+                continue
+            if "foreseen" in told:
+                work = foresee(told, permit) if told["foreseen"] == "make" else await run_foreseen(told, permit)
+                print(json.dumps(work), flush=True)
                 continue
             if "stream" in told:
                 stdin = told["stream"]  # a descriptor that this process inherited

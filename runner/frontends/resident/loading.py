@@ -1,7 +1,8 @@
 """The modules that the resident process loads before its first command, and the check that no file has changed since.
 
 INVARIANT: a worker answers from what it reads itself. What is loaded here is code, the packaged tables, and results of
-pure functions of `policy`. No settings, no facts about the machine and no environment stay in memory.
+pure functions of `policy`. No settings, no facts about the machine and no environment stay in memory. The one exception
+is the forecast (`forecast.py`), which decides nothing.
 """
 
 import gc

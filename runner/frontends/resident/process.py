@@ -4,14 +4,15 @@ It has no event loop and reads no input of a command, so nothing that a command 
 hour in which it had nothing to do.
 
 THREAT T276: a process that is started once must not keep what a user has changed since. Workers take nothing from this
-process but the program, and run nothing if its files have changed; this process then ends as soon as nothing depends
-on it.
+process but the program and the forecast of a helper (T312), and run nothing if its files have changed; this process
+then ends as soon as nothing depends on it.
 """
 
 import contextlib
 import fcntl
 import gc
 import json
+import math
 import os
 import select
 import signal
@@ -22,6 +23,8 @@ from dataclasses import dataclass, field
 
 from policy.model.verdict import Problem
 from runner import resident
+from runner.frontends.resident import forecast
+from runner.frontends.resident.forecast import ReceivedForecast
 from runner.frontends.resident.loading import (
     Main,
     Stamps,
@@ -33,7 +36,7 @@ from runner.frontends.resident.loading import (
 )
 from runner.frontends.resident.memory import Pages
 from runner.frontends.resident.spawned import Spawner
-from runner.frontends.resident.worker import STARTED, become_worker, serve_one
+from runner.frontends.resident.worker import DONE, STARTED, become_worker, serve_one
 from runner.problems import Exit, Stopped
 from runner.resident import CONTROL, LOCK, WARM
 from runner.resident.peer import Standing, examined, standing
@@ -43,6 +46,8 @@ SPARE = 2  # workers that wait; each has a helper of about 10 MB
 MOST = 64  # workers at the same time; further clients wait, and run cold after two seconds
 BACKLOG = 512  # clients that may wait
 _LOOK = 10.0  # seconds between two looks at the clock, the files and the jobs
+_LATER = 0.1  # seconds for a command to end before a new worker starts, which would slow it down, if another one waits
+_END = 2.0  # seconds for waiting workers to end
 _REQUEST = 1 << 20  # bytes of a request
 _PATIENCE = 1.0  # seconds for a client to send its request
 
@@ -79,6 +84,7 @@ class _Process:
     began: float = field(default_factory=time.time)
     idle: set[int] = field(default_factory=set)  # workers that wait
     working: set[int] = field(default_factory=set)  # workers that run a command
+    fills: float = 0.0  # the time from which missing workers are started (time.monotonic)
     served: int = 0
     last: float = field(default_factory=time.monotonic)
     stale: bool = False
@@ -154,9 +160,14 @@ class _Resident:
         self._parent = os.getpid()
         self._pages: Pages = written_pages(state.main)
         self._warm = _listening(f"{state.folder}/{WARM}")
+        self._warm.setblocking(False)  # several workers may see the same client
         self._control = _listening(f"{state.folder}/{CONTROL}")
         self._places = {name: os.stat(f"{state.folder}/{name}").st_ino for name in (WARM, CONTROL)}
         self._said, self._saying = os.pipe()  # workers report here that a client has come
+        self._foreseen, self._foreseeing = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._foreseen.setblocking(False)
+        self._foreseeing.setblocking(False)
+        self._forecast: ReceivedForecast | None = None
         self._woken, self._waking = os.pipe()
         for handle in (self._said, self._woken, self._waking):
             os.set_blocking(handle, False)
@@ -176,16 +187,23 @@ class _Resident:
         looked = time.monotonic()
         self._look()
         while not self._state.over:
-            events = {number for number, _ in poll.poll(_LOOK * 1000)}
+            due = min(looked + _LOOK, self._state.fills or math.inf)
+            events = {number for number, _ in poll.poll(max(due - time.monotonic(), 0.0) * 1000)}
             _emptied(self._woken)
             self._note_busy()
             self._collect()
             if self._control.fileno() in events:
                 self._answer()
-            if time.monotonic() - looked >= _LOOK or not events:
+            if time.monotonic() - looked >= _LOOK:
                 looked = time.monotonic()
                 self._look()
             self._fill()
+        self._end_idle()
+        until = time.monotonic() + _END
+        while self._state.idle and time.monotonic() < until:  # else the kernel ends them with this process
+            poll.poll(100)
+            _emptied(self._woken)
+            self._collect()
         return self._state.code
 
     def _stop(self, number: int, frame: object) -> None:
@@ -196,6 +214,9 @@ class _Resident:
     def _fill(self) -> None:
         """Start workers until enough wait. A new worker does not return, but ends."""
         state = self._state
+        if state.idle and time.monotonic() < state.fills:
+            return
+        state.fills = 0.0
         while not state.over and not state.stale and len(state.idle) < SPARE:
             if len(state.idle) + len(state.working) >= MOST:
                 break
@@ -211,12 +232,23 @@ class _Resident:
             become_worker(self._parent)
             gc.disable()
             self._control.close()
+            self._foreseen.close()
             for handle in (self._said, self._woken, self._waking):
                 os.close(handle)
             self._spawner.forget()
             code = serve_one(
-                self._warm, self._own, self._folders, self._pages, self._report, self._spawner.log, self._state.main
+                self._warm,
+                self._own,
+                self._folders,
+                self._pages,
+                self._report,
+                self._spawner.log,
+                self._state.main,
+                self._forecast,
+                self._foresee,
             )
+        except SystemExit:
+            code = 0
         except BaseException as error:  # Seam of a worker: its client sees that the connection ends
             self._spawner.log(f"a worker failed: {type(error).__name__}: {error}")
         return code & 0xFF
@@ -224,15 +256,30 @@ class _Resident:
     def _report(self, event: bytes) -> None:
         os.write(self._saying, b"%d:%s\n" % (os.getpid(), event))
 
+    def _foresee(self, data: bytes) -> None:
+        with contextlib.suppress(OSError):  # forecasts are not necessary
+            self._foreseeing.send(data)
+
     def _note_busy(self) -> None:
+        state = self._state
         for line in _emptied(self._said).split():
             pid, _, event = line.partition(b":")
+            state.last = time.monotonic()
             if event == STARTED:
-                self._state.served += 1
-            elif int(pid) in self._state.idle:
-                self._state.idle.discard(int(pid))
-                self._state.working.add(int(pid))
-            self._state.last = time.monotonic()
+                state.served += 1
+            elif event == DONE:
+                state.fills = 0.0
+                self._take_forecast()
+            elif int(pid) in state.idle:
+                state.idle.discard(int(pid))
+                state.working.add(int(pid))
+                state.fills = state.last + _LATER
+
+    def _take_forecast(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                data = self._foreseen.recv(forecast.MOST)
+                self._forecast = ReceivedForecast(data, time.monotonic() + forecast.KEPT)
 
     def _collect(self) -> None:
         """Reap the children that have ended."""
@@ -257,6 +304,8 @@ class _Resident:
             state.stale = True
             self._spawner.log("the files of this program have changed, so commands run cold")
             self._end_idle()
+        if self._forecast is not None and self._forecast.over:
+            self._forecast = None
         if any(_inode(f"{state.folder}/{name}") != inode for name, inode in self._places.items()):
             self._spawner.log("the sockets were removed")
             state.over = True
@@ -271,8 +320,9 @@ class _Resident:
             state.code = options.changed if state.stale else Exit.DONE
 
     def _end_idle(self) -> None:
+        """Begin to end the workers that wait. They remove the folders of their helpers."""
         for pid in self._state.idle:
-            os.kill(pid, signal.SIGKILL)
+            os.kill(pid, signal.SIGTERM)
 
     # ---- requests
 

@@ -17,15 +17,16 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 from runner.ending import finished
+from runner.frontends.resident.forecast import Forecast, ReceivedForecast, encoded, prepare
 from runner.frontends.resident.loading import Main, Stamps, stamps, usual_root
 from runner.frontends.resident.memory import Pages, take_copies
 from runner.resident import client as protocol
 from runner.resident import peer_of
 from runner.resident.peer import PeerState, Standing, examined, take_over
 from sandbox.inside import syscalls
-from sandbox.linux.helper_process import SpareHelper
+from sandbox.linux.prepared_helper import WorkerSpare
 
-BUSY, STARTED = b"busy", b"started"  # what a worker reports
+BUSY, STARTED, DONE = b"busy", b"started", b"done"  # what a worker reports
 _PATIENCE = 5.0  # seconds for a client to send the whole request, or to say `go`
 _LONGEST = 16 << 20  # bytes of a request; the kernel limits arguments and environment together to 6 MiB, execve(2)
 _SETSIG = 10  # F_SETSIG of Linux, fcntl(2)
@@ -57,24 +58,41 @@ def serve_one(
     report: Callable[[bytes], None],
     log: Callable[[str], None],
     main: Main,
+    received: ReceivedForecast | None,
+    foresee: Callable[[bytes], None],
 ) -> int:
     """Wait for a client, run its command, and return the exit code of this process.
 
     Args:
-        server: The listening socket, which all workers share.
+        server: The listening socket, which all workers share. It does not block.
         own: The rights of this process, which those of the client must equal.
         folders: The folders of this program as they were when it was loaded.
         pages: The pages of memory that a command is likely to write.
-        report: Called with `BUSY` when a client has come, and with `STARTED` when its command starts.
+        report: Called with `BUSY` when a client has come, with `STARTED` when its command starts, and with `DONE` when
+            the client has the exit code.
         log: Writes a line into the log: for each client that has to run cold, the reason.
         main: The entry point of the command line.
+        received: The forecast of the command; None without one.
+        foresee: Called with the forecast of the command after this one.
     """
-    with ExitStack() as later, SpareHelper(later) as spare:
+    with ExitStack() as later, WorkerSpare(later) as spare, select.epoll() as waiting:
+        waiting.register(server, select.EPOLLIN | select.EPOLLEXCLUSIVE)  # a client wakes one worker
         if (root := usual_root()) is not None:
             spare.prepare(root)
         take_copies(pages)
+        forecast = None
+        if received is not None and not received.over and not waiting.poll(0):
+            forecast = prepare(spare, received.data)
         while True:
-            connection, _ = server.accept()
+            signal.signal(signal.SIGTERM, _end)
+            if not waiting.poll(received.until - time.monotonic() if received is not None and spare.beside else None):
+                spare.drop_prepared()
+                continue
+            try:
+                connection, _ = server.accept()
+            except BlockingIOError:  # another worker was faster
+                continue
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
             with connection:
                 state = examined(connection, own)
                 if state is None or stamps(folders) != folders:
@@ -84,7 +102,7 @@ def serve_one(
                     continue
                 report(BUSY)
                 try:
-                    words = _prepare(connection, state, spare)
+                    words = _prepare(connection, state, spare, forecast)
                 except (OSError, ValueError, UnfitRequest) as error:
                     log(f"a command runs cold: {error}")
                     _refuse(connection)
@@ -97,7 +115,15 @@ def serve_one(
                 _let_go(connection)
                 _leave_streams()
                 connection.sendall(b"%s%d\n" % (protocol.CODE, code))
+                if (data := encoded(spare, state)) is not None:
+                    foresee(data)
+                report(DONE)
                 return code
+
+
+def _end(number: int, frame: object) -> None:
+    """End this process, which has no client, with its helpers and their folders."""
+    raise SystemExit(0)
 
 
 def _refuse(connection: socket.socket) -> None:
@@ -108,7 +134,7 @@ def _refuse(connection: socket.socket) -> None:
         return  # the client is gone
 
 
-def _prepare(connection: socket.socket, state: PeerState, spare: SpareHelper) -> list[str]:
+def _prepare(connection: socket.socket, state: PeerState, spare: WorkerSpare, forecast: Forecast | None) -> list[str]:
     """Read the request, take over the state of the client, and return its command line.
 
     Raise UnfitRequest for a request of another program or interpreter, and OSError or ValueError for a part that cannot
@@ -154,6 +180,8 @@ def _prepare(connection: socket.socket, state: PeerState, spare: SpareHelper) ->
         time.tzset()
         pid = peer_of(connection)[0]
         os.chdir(f"/proc/{pid}/cwd")
+        if forecast is not None and forecast.state != state:
+            spare.drop_prepared()  # its helper has another state
         helper, settled = spare.processes()
         if not take_over(state, helper, settled=settled):
             spare.renew()
@@ -216,7 +244,7 @@ def _leave_streams() -> None:
     os.close(null)
 
 
-def _run(words: list[str], spare: SpareHelper, main: Main) -> int:
+def _run(words: list[str], spare: WorkerSpare, main: Main) -> int:
     """Run the command line in this process, up to the point at which its interpreter would free its memory."""
     sys.argv[:] = words
     try:

@@ -1,0 +1,64 @@
+"""The forecast of the next command: the helper that the last one needed, and the state of its caller.
+
+A worker that has run a command sends its forecast to the resident process, which gives it to the workers that it starts
+then. They prepare such a helper beside the usual one (T312). The resident process keeps one forecast, as bytes that it
+does not read, and drops it after a minute: it contains the variables of a command.
+"""
+
+import pickle
+import signal
+import time
+
+from policy.model.frozen import dataclass
+from runner.resident.peer import PeerState, give_state
+from sandbox.backend import SandboxUnavailable
+from sandbox.linux.helper_process import SpareHelper
+from sandbox.linux.launch import LaunchRequest
+from sandbox.linux.prepared_helper import PreparedHelper, WorkerSpare, foreseeable
+
+KEPT = 60.0  # seconds for which a prepared helper waits, after the command that it was foreseen from
+MOST = 1 << 17  # bytes of a forecast; a longer one is not sent
+_PASSED = (1 << signal.SIGPIPE - 1) | (1 << signal.SIGXFSZ - 1)  # ignored by every Python, and not by commands
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """A helper that the next command may need, and the state of the process that it has to inherit."""
+
+    request: LaunchRequest
+    state: PeerState
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedForecast:
+    """A forecast as bytes, and the time at which a helper that was prepared from it has to end (time.monotonic)."""
+
+    data: bytes
+    until: float
+
+    @property
+    def over(self) -> bool:
+        return time.monotonic() >= self.until
+
+
+def encoded(spare: WorkerSpare, state: PeerState) -> bytes | None:
+    """Return the forecast after a command that was run with `spare`; None if no helper may be prepared like its own."""
+    request = spare.wanted
+    if request is None or not foreseeable(request) or state.blocked or state.ignored & ~_PASSED:
+        return None
+    data = pickle.dumps(Forecast(request, state))
+    return data if len(data) <= MOST else None
+
+
+def prepare(spare: WorkerSpare, data: bytes) -> Forecast | None:
+    """Prepare a helper beside `spare`, and return the forecast. Return None if it cannot be prepared."""
+    forecast: Forecast = pickle.loads(data)  # noqa: S301  # from a worker of this process
+    try:
+        with SpareHelper() as own:
+            pids, _ = own.processes()
+            for pid in pids:
+                give_state(pid, forecast.state)
+            spare.beside = PreparedHelper(forecast.request, own)
+    except (OSError, SandboxUnavailable):
+        return None  # the next command says what is wrong, if it is still so
+    return forecast
