@@ -82,6 +82,25 @@ class Pick:
     yes: bool
 
 
+@dataclass(frozen=True, slots=True)
+class TriedCommand:
+    """The result of a command on a layer, before anything of it counts. All text is safe to print.
+
+    Attributes:
+        ended: How the command ended.
+        output: The last lines that it printed.
+        diff: The lines of the difference, file by file; each begins as in FileChange or names a file.
+        items: The changes that can be kept; their numbers begin with 1.
+        notes: What cannot be kept or is not shown, and what the sandbox stopped.
+    """
+
+    ended: str
+    output: tuple[str, ...]
+    diff: tuple[str, ...]
+    items: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
 # The choice of the key `a` in the JSON form of a card.
 _ALL_EDITS: dict[str, object] = {
     "keys": ["a"], "answer": "yes", "grant": "all edits in the workspace from now on", "label": "all edits",
@@ -119,6 +138,8 @@ class Card:
         editable: True if the user may change the command.
         edits: True if the key `a` approves this change and every later change of a file of the workspace.
         own: True if the user typed the command, so that no model waits for a reason or another command.
+        tries: True if the answer `try` runs the command without network on a layer, and asks again.
+        tried: What the command did there, in the question that follows; then the answers are `keep` and `run`.
     """
 
     question: str
@@ -147,6 +168,8 @@ class Card:
     own: bool = False
     agent: str = MAIN
     parent: str | None = None
+    tries: bool = False
+    tried: TriedCommand | None = None
 
     def as_json(self) -> dict[str, object]:
         """Return a JSON-able object. Marks are left out if secrets in the command were masked later, since their

@@ -11,7 +11,7 @@ from runner.approval.remembered import NOTHING, Offer
 
 if TYPE_CHECKING:
     from runner.audit.records import AnsweringClient
-    from runner.event_values import Card
+    from runner.event_values import Card, TriedCommand
     from runner.events import Emit
     from runner.gate.grants.store import RememberedAnswer
 
@@ -27,6 +27,9 @@ class Approver(Protocol):
 
     An approver that also has a method `ask_all(questions)` receives the questions of a turn as one sequence of
     `Question` and returns the answers in the same order.
+
+    An approver with the attribute `tries` set to True can show a card with `tried` and give the answers Try and Kept.
+    To others a try is not offered.
     """
 
     @property
@@ -123,6 +126,13 @@ def parse_plan_answer(text: str) -> PlanAnswer | None:
     return Leave(Mode(said)) if said in names else Stay(said)
 
 
+_DIGITS = 9  # of a number of an item; a layer has at most a million entries
+
+# The answer `t`, which approves nothing yet.
+TRY = "try it first: without network, and its changes wait for your answer"
+TRY_SHORT = "try it first, without network"
+KEEP_HELP = "`all`, `none`, or numbers such as `1,3-5`"
+
 # The answer `a`, which approves one edit and changes the mode.
 ALL_EDITS = "yes, and all edits in the workspace from now on (mode accept-edits)"
 
@@ -164,6 +174,27 @@ class Halt:
 
 
 @dataclass(frozen=True, slots=True)
+class Try:
+    """An answer that runs the command without network on a layer, and asks again about what it changed. Only for a card
+    with `tries`. `client` is as in Yes.
+    """
+
+    client: "AnsweringClient | None" = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """An answer to the question after a try: apply changes of the layer. `client` is as in Yes.
+
+    Attributes:
+        numbers: The numbers of the kept items of the card, from 1. A card without items has an empty set.
+    """
+
+    numbers: frozenset[int]
+    client: "AnsweringClient | None" = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Edited:
     """An answer that replaces the proposed script. `script` is evaluated from scratch, like any other action.
 
@@ -182,7 +213,7 @@ class Reanswered:
     answer: Yes | No
 
 
-Answer = Yes | No | Later | Halt | Edited
+Answer = Yes | No | Later | Halt | Edited | Try | Kept
 
 # Shows a prompt and returns one line. Raises EOFError at the end of input, KeyboardInterrupt for Ctrl-C.
 ReadLine = Callable[[str], Awaitable[str]]
@@ -226,10 +257,50 @@ def _valid_answer(answer: object, question: Question) -> Answer:
             return answer
         case Edited(script, then) if question.card.editable and isinstance(script, str) and script.strip():
             return answer if then is None or isinstance(then, Reanswered) else No()
+        case Try() if question.card.tries:
+            return answer
+        case Kept(numbers) if question.card.tried is not None and may_keep(question.card.tried, numbers):
+            return answer
         case No() | Halt() | Later():
             return answer
         case _:
             return No()
+
+
+def may_keep(tried: "TriedCommand", numbers: object) -> bool:
+    """Return True if `numbers` are items of a tried command, at least one if there is any."""
+    every = frozenset(range(1, len(tried.items) + 1))
+    return isinstance(numbers, frozenset) and numbers <= every and bool(numbers) == bool(every)
+
+
+def kept_items(text: str, tried: "TriedCommand") -> Kept | No | None:
+    """Return the answer that a typed choice of the items of a tried command means, or None if it is none."""
+    if not tried.items:
+        return Kept(frozenset()) if text in ("all", "yes", "y") else No() if text in ("none", "no", "n") else None
+    numbers = chosen_numbers(text, len(tried.items))
+    if numbers is None:
+        return None
+    return Kept(numbers) if numbers else No()
+
+
+def chosen_numbers(answer: str, count: int) -> frozenset[int] | None:
+    """Return the numbers, from 1 to `count`, that an answer selects; None if it is no answer."""
+    if answer in ("all", "a", "yes", "y"):
+        return frozenset(range(1, count + 1))
+    if answer in ("none", "n", "no"):
+        return frozenset()
+    numbers = set[int]()
+    for part in answer.replace(",", " ").split():
+        first, sign, last = part.partition("-")
+        if not (first.isascii() and first.isdecimal() and (not sign or (last.isascii() and last.isdecimal()))):
+            return None
+        if max(len(first), len(last)) > _DIGITS:
+            return None
+        low, high = int(first), int(last or first)
+        if not 1 <= low <= high <= count:
+            return None
+        numbers.update(range(low, high + 1))
+    return frozenset(numbers) or None
 
 
 class Unattended:
@@ -255,4 +326,6 @@ class Unattended:
 
 def alike(card: "Card", other: "Card") -> bool:
     """Return True if one approval may answer both cards: equal tiers, and neither is dangerous or of unknown effect."""
+    if card.tried is not None or other.tried is not None:
+        return False
     return card.tier is other.tier and card.tiers == other.tiers and not card.careful and not other.careful

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from runner.approval.approver import ALL_EDITS
-from runner.event_values import Card
+from runner.approval.approver import ALL_EDITS, TRY
+from runner.event_values import Card, TriedCommand
 from runner.text.sanitize import one_line, visible
 
 if TYPE_CHECKING:
@@ -28,21 +28,42 @@ class AnswerKeys:
         """`remembering` are the letters of answers that can be remembered. `reasons` is True if other text is a refusal
         with a reason. `like` and `rest` are the numbers of later questions that are alike, and of all later questions.
         """
-        keys = [("y", "yes, once"), ("n/Enter", "no")]
-        keys += [("f", "no, and say why")] if reasons else []
+        tried = card.tried
+        self.tried = tried is not None
+        if tried is not None:
+            keys = [("y", "keep everything" if tried.items else "use its output")]
+            keys += [("1,3-5", "keep these")] if len(tried.items) > 1 else []
+            keys += [("n/Enter", "discard")]
+            keys += [("f", "discard, and say why")] if reasons else []
+            keys += [("r", "run it as usual, with the rights below")]
+        else:
+            keys = [("y", "yes, once"), ("n/Enter", "no")]
+            keys += [("f", "no, and say why")] if reasons else []
+            keys += [("t", "try it")] if card.tries else []
         keys += [("e", "edit")] if card.editable else []
         keys += [("x", "explain")]
         keys += [("A", f"approve all {like + 1} alike")] if like else []
         keys += [("N", "no to the rest")] if rest else []
         self.words = " · ".join(" ".join(each) for each in keys)
         letters = ["y", "N", *(["a"] if card.edits else []), *remembering]
-        letters += [key for key, _ in keys if key in ("f", "e", "x", "A")]
-        self.prompt = f"allow once? [{'/'.join(letters)}]{' or say what to do instead' if reasons else ''}: "
+        letters += [key for key, _ in keys if key in ("f", "t", "r", "e", "x", "A")]
+        question = "keep these changes?" if tried is not None else "allow once?"
+        self.prompt = f"{question} [{'/'.join(letters)}]{' or say what to do instead' if reasons else ''}: "
         self._listed = ", ".join(["y", "n", *letters[2:], *(["N"] if rest else [])])
 
     def mistake(self, text: str) -> str:
         """Return the sentence about a typed text that is not an answer."""
         return f"`{one_line(text, 20)}` is not an answer here; answer {self._listed}"
+
+
+def tried_lines(tried: TriedCommand) -> list[str]:
+    """Return what a tried command did: its output, the difference, and the list of what can be kept."""
+    return [
+        *(f"| {line}" for line in tried.output),
+        *tried.diff,
+        *tried.notes,
+        *(f"{number:>4}  {words}" for number, words in enumerate(tried.items, 1)),
+    ]
 
 
 class CardPrinter:
@@ -78,6 +99,8 @@ class CardPrinter:
             marks=tuple((mark.start, mark.end) for mark in card.marks),
             lead="$ " if script else "",
         )
+        for line in tried_lines(card.tried) if card.tried is not None else ():
+            self.print(line, indent=2)
         for line in self._changes(card, len(card.change.diff) if whole and card.change is not None else SHOWN_LINES):
             self.print(line, indent=2)
         self.print(f"why      {card.why if card.special else card.asks}", indent=2)
@@ -85,7 +108,8 @@ class CardPrinter:
             self.print(f"{label:<8} {words}", indent=2)
         for line in card.letters:
             self.print(f"letters  {line}", indent=2)
-        for line in (*([f"a  {ALL_EDITS}"] if card.edits else []), *answers):
+        more = [*([f"a  {ALL_EDITS}"] if card.edits else []), *([f"t  {TRY}"] if card.tries else [])]
+        for line in (*more, *answers):
             self.print(line, indent=2)
         rows = sum(1 + len(line) // self._console.width for line in card.command.split("\n"))
         if rows > _SHORT:  # the question may have scrolled off the screen

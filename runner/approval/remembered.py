@@ -26,7 +26,7 @@ HELP = (
 # The letters of the first, second and third choice in each scope; a capital covers more. Digits are never answers:
 # questions are numbered, so a digit meant as the number of a question could grant something.
 _LETTERS = {
-    GrantScope.SESSION: "sSt", GrantScope.AGENTS: "gGh", GrantScope.PROJECT: "pPT", GrantScope.USER: "uUv",
+    GrantScope.SESSION: "sSw", GrantScope.AGENTS: "gGh", GrantScope.PROJECT: "pPW", GrantScope.USER: "uUv",
 }  # fmt: skip
 _SECONDS = {"m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 _LIFE = re.compile(r"([1-9][0-9]{0,3})([mhdw])")

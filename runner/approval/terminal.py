@@ -14,14 +14,17 @@ from runner.approval.approver import (
     Answer,
     Edited,
     Halt,
+    Kept,
     Later,
     No,
     PlanAnswer,
     Question,
     ReadLine,
     Stay,
+    Try,
     Yes,
     alike,
+    kept_items,
     parse_plan_answer,
 )
 from runner.approval.card_text import EDIT_PROMPT, REASON_PROMPT, SHOWN_LINES, AnswerKeys, CardPrinter
@@ -35,13 +38,15 @@ if TYPE_CHECKING:
 class Terminal:
     """The approver that asks on a terminal, line by line.
 
-    Only `y`, `yes`, `a`, `A`, `all` and the letter of an approval approve. `x` shows the reasons, `e` replaces the
-    command, and Ctrl-C stops the turn. Enter and end of input refuse. Any other text refuses as well, and the model
+    Only `y`, `yes`, `a`, `A`, `all` and the letter of an approval approve. `t` tries a command; then `r` and numbers of
+    changes approve as well. `x` shows the reasons, `e` replaces the command, and Ctrl-C stops the turn. Enter and end
+    of input refuse. Any other text refuses as well, and the model
     reads it, but after a single character and after a number, which are never a reason, the question is put again. If
     no model waits for the answer (`model` is False, or the user typed the command), it is put again after any text.
     """
 
     name = "terminal"
+    tries = True
 
     def __init__(self, console: "Console", read_line: ReadLine, *, model: bool = True) -> None:
         self._cards = CardPrinter(console)
@@ -84,7 +89,7 @@ class Terminal:
                 case Yes(mode=mode) as answer if mode is not None:
                     answers.update({other: Later() for other in later if questions[other].card.edits})
                     answers[place] = answer
-                case Yes() | No() | Later() | Edited() as answer:
+                case Yes() | No() | Later() | Edited() | Try() | Kept() as answer:
                     answers[place] = answer
         return tuple(answers[place] for place in range(len(questions)))
 
@@ -97,7 +102,13 @@ class Terminal:
         while True:
             try:
                 text = (await self._read_line(keys.prompt)).strip()
+                if card.tried is not None and (chosen := kept_items(text.lower(), card.tried)) is not None:
+                    return chosen
                 match text:
+                    case "t" if card.tries:
+                        return Try()
+                    case "r" if card.tried is not None:
+                        return Yes()
                     case "a" if card.edits:
                         return Yes(mode=Mode.ACCEPT_EDITS)
                     case "A" | "all" if like:
@@ -114,12 +125,12 @@ class Terminal:
                         continue
                     case "f" if reasons:
                         return No((await self._read_line(REASON_PROMPT)).strip() or None)
-                if text.lower() in ("y", "yes"):
+                if text.lower() in ("y", "yes") and card.tried is None:
                     return Yes()
                 if text.lower() in ("", "n", "no"):
                     return No()
                 match offer.picked(text):
-                    case None if reasons and len(text) > 1:
+                    case None if reasons and len(text) > 1 and not (card.tried is not None and text[:1].isdigit()):
                         return No(text)
                     case None | str():
                         self._cards.print(keys.mistake(text), indent=2)

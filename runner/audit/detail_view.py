@@ -257,11 +257,15 @@ def _outcome(deed: DecisionTrail) -> Iterator[ExplanationSection]:
     yield "network", shown([*_connections(body)])
 
 
+_KEPT = {"whole": "everything", "part": "a part"}
+
+
 def _transaction(done: Body) -> Iterator[str]:
     """Yield the exact changes of a command that ran as a transaction: with the hashes before and after."""
     if not done:
         return
     files = [mapping(item) for item in items(done.get("files"))]
+    yield from [f"a try of which the user kept {_KEPT.get(text(done['tried']), '')}"] if done.get("tried") else []
     yield f"applied by {text(done.get('by'))}: {done.get('count')} files, tree {text(done.get('tree'))}"
     for file in files:
         before, after = (text(file.get(name))[:16] or "-" for name in ("before", "after"))

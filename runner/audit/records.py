@@ -566,6 +566,7 @@ def _transaction(done: "RecordedTransaction") -> dict[str, object]:
         "tree": done.tree,
         "held": [{"path": bounded(path), "reason": kind, "why": bounded(why)} for path, kind, why in done.held],
         "left": done.left,
+        **({"tried": done.tried} if done.tried else {}),
     }
 
 

@@ -8,6 +8,7 @@ import asyncio
 from dataclasses import replace
 from typing import Protocol
 
+from policy.decide import preview_of
 from policy.evaluation import EvaluationContext
 from policy.grants.grant import Grant
 from policy.grants.resolve import approve, refuse
@@ -16,7 +17,7 @@ from policy.model.assessment import Assessment
 from policy.model.frozen import dataclass
 from policy.model.tier import Mode
 from policy.model.verdict import Allow, Ask, Deny, Verdict
-from runner.approval.approver import Answer, Edited, Halt, Later, No, Question, Yes
+from runner.approval.approver import Answer, Edited, Halt, Kept, Later, No, Question, Try, Yes
 from runner.approval.remembered import GrantLookup, consume, keep
 from runner.audit import records
 from runner.audit.fact_recorder import FactRecorder
@@ -72,6 +73,7 @@ class Authorization:
         names: The names of the grants that answered, or that the answer created.
         by: The grants that the decision rests on.
         proposed: The action before the user replaced it, or None.
+        kept: The numbers of the changes of a try that the user kept, or None. Then the action has run already.
     """
 
     evaluation: Evaluation
@@ -80,6 +82,17 @@ class Authorization:
     names: tuple[str, ...] = ()
     by: tuple[Grant, ...] = ()
     proposed: Action | None = None
+    kept: frozenset[int] | None = None
+
+
+class Tries(Protocol):
+    """The runs of an action on a layer, before the user decides about it."""
+
+    async def offered(self, question: Question) -> Question:
+        """Return the question, with the answer `try` if the action can run on a layer."""
+
+    async def run(self, evaluation: Evaluation, answer: records.RecordedAnswer, question: Question) -> Question | str:
+        """Run the action on a layer, and return the question about what it changed, or why it was not tried."""
 
 
 class Requester(Protocol):
@@ -118,12 +131,14 @@ class Requester(Protocol):
         """Show `text` to the user."""
 
 
-async def authorize(evaluation: Evaluation, requester: Requester, early: EarlyAnswer | None = None) -> Authorization:
+async def authorize(
+    evaluation: Evaluation, requester: Requester, early: EarlyAnswer | None = None, tries: Tries | None = None
+) -> Authorization:
     """Decide about an evaluated action.
 
     Ask if the verdict is a question. Ask again if the evaluation after the answer is different, or if the user
-    replaced the script. `early` is an answer that the user gave before. Raise asyncio.CancelledError if the user stops
-    the turn.
+    replaced the script, or after a try. `early` is an answer that the user gave before. Raise asyncio.CancelledError if
+    the user stops the turn.
     """
     proposed, again = None, ""
     while True:
@@ -145,6 +160,7 @@ async def authorize(evaluation: Evaluation, requester: Requester, early: EarlyAn
         else:
             assert isinstance(verdict, Ask)  # an Allow has returned, or has an early answer
             question = requester.question(lookup.context, verdict, again or (_CHANGED if early else ""))
+            question = await tries.offered(question) if tries is not None else question
             answer, seconds = await requester.ask(question)
         early = None
         match answer:
@@ -169,6 +185,28 @@ async def authorize(evaluation: Evaluation, requester: Requester, early: EarlyAn
                 evaluation, again = requester.evaluate(requester.replaced(action, script)), EDITED
                 if then is not None:
                     early = EarlyAnswer(then.question, then.answer, seconds)
+            case Try():
+                now = requester.evaluate(evaluation.assessment.action)
+                if isinstance(now.verdict, Allow) or tries is None:
+                    # What the user wanted to see first does not run at once.
+                    early = EarlyAnswer(question, No(_CHANGED, client=answer.client), seconds)
+                    continue
+                evaluation, again = now, _CHANGED
+                if isinstance(now.verdict, Ask) and _same(question, now.verdict, now):
+                    shown = await tries.run(now, _recorded_yes(question, answer, requester, seconds), question)
+                    if isinstance(shown, str):
+                        again = shown
+                    else:
+                        early = EarlyAnswer(shown, *await requester.ask(shown))
+            case Kept(numbers):
+                now = requester.evaluate(evaluation.assessment.action)
+                if isinstance(now.verdict, Allow) or (
+                    isinstance(now.verdict, Ask) and _same(question, now.verdict, now)
+                ):
+                    requester.answered(True, None, answer.client)
+                    recorded = _recorded_yes(question, answer, requester, seconds)
+                    return Authorization(now, preview_of(now.verdict), recorded, proposed=proposed, kept=numbers)
+                evaluation, again = now, _CHANGED
             case Yes(wanted, mode):
                 now = requester.evaluate(evaluation.assessment.action)
                 if isinstance(now.verdict, Ask) and _same(question, now.verdict, now):
@@ -181,8 +219,10 @@ async def authorize(evaluation: Evaluation, requester: Requester, early: EarlyAn
                 evaluation, again = now, _CHANGED
 
 
-def _recorded_yes(question: Question, answer: Yes, requester: Requester, seconds: float) -> records.RecordedAnswer:
-    mode = answer.mode.value if answer.mode is not None else None
+def _recorded_yes(
+    question: Question, answer: Yes | Try | Kept, requester: Requester, seconds: float
+) -> records.RecordedAnswer:
+    mode = answer.mode.value if isinstance(answer, Yes) and answer.mode is not None else None
     return records.RecordedAnswer(
         question.ask.question, True, requester.approver, None, seconds, mode=mode, client=answer.client
     )

@@ -58,7 +58,7 @@ from runner.audit import records
 from runner.audit.records import Decision
 from runner.changes.undo.lock import UndoError
 from runner.engine.authorize import Authorization, Evaluation, authorize
-from runner.engine.judge import CallRequester, evaluate_action, scopes
+from runner.engine.judge import CallRequester, evaluate_action, may_try, scopes
 from runner.engine.plan_mode import Proposal, propose
 from runner.engine.run_context import RunContext
 from runner.engine.signature_requests import signing
@@ -74,6 +74,7 @@ from tools.extract import ExtractTool
 if TYPE_CHECKING:
     from runner.audit.flow_fields import RecordedFlow
     from runner.engine.transactions import CommandTransaction
+    from runner.engine.trial import Trials
 
 _LONGEST = 1000  # characters of an action; the message that proposed the action contains all of it
 ChangedFiles = tuple[tuple[str, str], ...] | None  # (path, kind of change), or None if changes were not searched
@@ -90,8 +91,38 @@ async def execute_call(judgement: Judgement | Proposal, ctx: RunContext, stopped
     """
     if isinstance(judgement, Proposal):
         return await propose(judgement, ctx)
+    trials = _trials(judgement, ctx)
+    try:
+        return await _execute_judged(judgement, ctx, stopped, trials)
+    finally:
+        if trials is not None:
+            trials.discard()
+
+
+def _trials(judgement: Judgement, ctx: RunContext) -> "Trials | None":
+    """Return the tries of a call, or None if the user is not asked about a command or cannot try it."""
+    if judgement.planned.call.own or not may_try(judgement.evaluation.verdict, ctx):
+        return None
+    from runner.engine.trial import Trials  # only for a question that a user can answer
+
+    def record(authorization: Authorization) -> int:
+        assessment = authorization.evaluation.assessment
+        planned = replace(judgement.planned, action=assessment.action, tiers=assessment.tiers)
+        decision = _decision(replace(judgement, planned=planned), authorization, ctx)
+        return _record(planned, decision, ctx)
+
+    return Trials(judgement.planned, ctx, record)
+
+
+async def _execute_judged(
+    judgement: Judgement, ctx: RunContext, stopped: StopListener, trials: "Trials | None"
+) -> CallResult:
+    """Do what `execute_call` does, with the tries of the call."""
     requester = CallRequester(ctx, judgement.planned.call, hooked=judgement.hooked, typed=judgement.typed)
-    authorization = await authorize(judgement.evaluation, requester, judgement.early)
+    authorization = await authorize(judgement.evaluation, requester, judgement.early, trials)
+    trial = trials.open if trials is not None and authorization.kept is not None else None
+    if trials is not None and trial is None:
+        trials.discard()
     assessment, verdict = authorization.evaluation.assessment, authorization.verdict
     planned = replace(judgement.planned, action=assessment.action, tiers=assessment.tiers)
     judgement = replace(judgement, planned=planned)
@@ -124,8 +155,14 @@ async def execute_call(judgement: Judgement | Proposal, ctx: RunContext, stopped
     planned = _with_sources(planned, assessment, verdict.permit)
     judgement = replace(judgement, planned=planned)
     clean = ctx.flow is not None and not ctx.flow.untrusted
-    outcome = await _run_recorded(verdict.permit, number, planned, ctx, stop)
-    report = await _finish(judgement, verdict.permit, outcome, number, ctx, stop)
+    if trial is not None:
+        trial.keep(authorization.kept or frozenset())
+        async with ctx.changing:
+            outcome = await _run_transaction(verdict.permit, number, planned, ctx, trial, stop)
+        report = headed(finished(planned, outcome, ctx, number), trial.notice, ctx)
+    else:
+        outcome = await _run_recorded(verdict.permit, number, planned, ctx, stop)
+        report = await _finish(judgement, verdict.permit, outcome, number, ctx, stop)
     if planned.tool.name == ExtractTool.name:
         from runner.engine.quarantine import read_in_quarantine  # few calls are for the reader
 
@@ -446,7 +483,11 @@ async def _run(
             async with signing(permit, planned, ctx) as unsigned:
                 # What the file tool answers is no output of a command: a document has up to 43 MB as base64.
                 heard = None if isinstance(action, ReadFile) else listen
-                if transaction is not None:
+                if transaction is not None and transaction.ran is not None:  # a try, which the user kept
+                    outcome = transaction.ran
+                    listen(1, outcome.stdout)
+                    listen(2, outcome.stderr)
+                elif transaction is not None:
                     outcome = await ctx.sandbox.run(permit, listen=heard, layer=transaction.layer)
                 else:
                     outcome = await ctx.sandbox.run(permit, listen=heard)

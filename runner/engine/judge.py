@@ -12,15 +12,17 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from policy.decide import preview_of
 from policy.evaluation import EvaluationContext
 from policy.grants.grant import GrantScope
-from policy.model.action import Action, RunScript
+from policy.model.action import Action, RunArgv, RunScript
 from policy.model.frozen import dataclass
 from policy.model.profile import MAIN, PermissionRule
 from policy.model.tier import Mode
-from policy.model.verdict import Ask, Problem, Verdict
+from policy.model.verdict import Ask, Permit, Problem, Verdict
 from runner.approval.approver import Answer, Halt, Later, Question, Yes, ask_approver
 from runner.approval.card import accept_edits_allows, card, of_agent, safe_line
 from runner.approval.remembered import NOTHING, offer, with_grants
@@ -221,8 +223,8 @@ async def ask_ahead(calls: Sequence[ModelCall], ctx: RunContext) -> Mapping[str,
             if not isinstance(evaluation.verdict, Ask) or _outside_skills(call, planned.action, evaluation, ctx):
                 continue
             if unworkable(planned.action, evaluation) is None:
-                context = evaluation.recalled.context
-                questions.append(CallRequester(ctx, call).question(context, evaluation.verdict, ""))
+                question = CallRequester(ctx, call).question(evaluation.recalled.context, evaluation.verdict, "")
+                questions.append(await with_try(question, ctx) if may_try(evaluation.verdict, ctx) else question)
     if len(questions) < 2:
         return {}
     answers, seconds = await _ask_approver(tuple(questions), ctx)
@@ -236,6 +238,28 @@ async def ask_ahead(calls: Sequence[ModelCall], ctx: RunContext) -> Mapping[str,
         if not isinstance(answer, Later):
             early[each.call] = EarlyAnswer(each, answer, seconds)
     return early
+
+
+def may_try(verdict: Verdict, ctx: RunContext) -> bool:
+    """Return True if the user can be offered to try the action of a question. A layer may still be impossible."""
+    if ctx.unattended or ctx.undo is None or getattr(ctx.approver, "tries", False) is not True:
+        return False
+    return isinstance(verdict, Ask) and isinstance(verdict.assessment.action, RunScript | RunArgv)
+
+
+async def with_try(question: Question, ctx: RunContext) -> Question:
+    """Return the question, with the answer `try` if the command can run on a layer and writes only the workspace."""
+    if question.ask.terms.writable or await layer_folder(preview_of(question.ask).permit, ctx) is None:
+        return question
+    return replace(question, card=replace(question.card, tries=True))
+
+
+async def layer_folder(permit: Permit, ctx: RunContext) -> Path | None:
+    """Return the private folder for layers, or None if the command cannot run on one."""
+    if ctx.unattended or ctx.undo is None or not ctx.undo.compares:
+        return None
+    folder = ctx.undo.transactions(permit, chosen=True)
+    return None if folder is None or await ctx.sandbox.layered(permit.terms, str(folder)) else folder
 
 
 def _accept_edits(ctx: RunContext) -> None:

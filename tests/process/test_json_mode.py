@@ -35,6 +35,7 @@ from runner.problems import Exit, Stopped
 from runner.providers import OpenModel
 from runner.providers.scripted import ScriptedProvider, Turn
 from tests.support.json_front import Front
+from tests.support.layers import overlays_work
 from tests.support.places import ROOT
 
 SLEEPS = "echo begun; python3 -c 'import time; time.sleep(600)'"
@@ -656,3 +657,96 @@ def test_input_without_output_is_refused(folder: Path) -> None:
         _, errors = process.communicate(b"")
         assert process.returncode == Exit.USAGE
         assert b"add --json" in errors
+
+
+@pytest.mark.threat("T313")
+@pytest.mark.skipif(not overlays_work(), reason="this user cannot mount an overlay")
+@pytest.mark.parametrize(
+    ("answer", "left"),
+    [
+        ("keep", {"one", "two"}),
+        ("keep 1", {"one"}),
+        ("keep 1-2", {"one", "two"}),
+        ("run", {"one", "two"}),
+        ("no", set()),
+    ],
+)
+def test_a_command_is_tried_and_answered_afterwards(folder: Path, answer: str, left: set[str]) -> None:
+    async def program(front: Front) -> None:
+        front.say("prompt", text="go")
+        first = await front.until("question_asked", 1)
+        assert first["card"]["tries"] is True
+        for number, wrong in enumerate(("keep", "run", "keep 1", "try 1", "TRY", "t"), 1):
+            front.say("answer", id=first["id"], answer=wrong)
+            await front.until("error", number)
+        front.say("answer", id=first["id"], answer="try")
+        front.say("answer", id=first["id"], answer="yes")  # late: the question is answered
+        second = await front.until("question_asked", 2)
+        assert second["id"] != first["id"]
+        assert second["card"]["tries"] is False
+        tried = second["card"]["tried"]
+        assert (tried["ended"], tried["output"]) == ("exit code 0", ["said"])
+        assert [each.split()[1] for each in tried["items"]] == ["one", "two"]
+        assert "+1" in tried["diff"]
+        wrong_ones: tuple[dict[str, str], ...] = (
+            {"answer": "yes"},
+            {"answer": "try"},
+            {"answer": "keep 3"},
+            {"answer": "keep 0"},
+            {"answer": "keep none"},
+            {"answer": "keep 1,x"},
+            {"answer": f"keep {'9' * 5000}"},
+            {"answer": "keep", "command": "touch c"},
+            {"answer": "run", "feedback": "x"},
+            {"answer": "edit", "command": "touch c"},
+            {"answer": "s"},
+            {"answer": "keep", "id": first["id"]},
+        )
+        for number, fields in enumerate(wrong_ones, 8):
+            front.say("answer", **{"id": second["id"], **fields})
+            await front.until("error", number)
+        assert not any((folder / name).exists() for name in ("one", "two"))
+        front.say("answer", id=second["id"], answer=answer)
+        await front.until("run_ended")
+
+    talk(folder, [bash("echo 1 > one; echo 2 > two; echo said"), Turn("done")], program)
+    assert {name for name in ("one", "two") if (folder / name).exists()} == left
+    assert not [*(folder.parent.parent / "state/transactions").glob("*/*")]
+
+
+@pytest.mark.threat("T313")
+@pytest.mark.skipif(not overlays_work(), reason="this user cannot mount an overlay")
+@pytest.mark.parametrize("how", ["end", "interrupt"])
+def test_a_try_without_an_answer_leaves_nothing(folder: Path, how: str) -> None:
+    async def program(front: Front) -> None:
+        front.say("prompt", text="go")
+        first = await front.until("question_asked", 1)
+        front.say("answer", id=first["id"], answer="try")
+        await front.until("question_asked", 2)
+        if how == "interrupt":
+            front.say("interrupt")
+            await front.until("run_ended")
+
+    talk(folder, [bash("echo 1 > one; sleep 0.1"), Turn("done")], program)
+    assert not (folder / "one").exists()
+    assert not [*(folder.parent.parent / "state/transactions").glob("*/*")]
+
+
+@pytest.mark.threat("T313")
+@pytest.mark.skipif(not overlays_work(), reason="this user cannot mount an overlay")
+def test_a_try_that_is_stopped_leaves_nothing(folder: Path) -> None:
+    async def program(front: Front) -> None:
+        front.say("prompt", text="go")
+        first = await front.until("question_asked", 1)
+        front.say("answer", id=first["id"], answer="try")
+        layers = folder.parent.parent / "state/transactions"
+        while not list(layers.glob("*/*/upper/one")):
+            await asyncio.sleep(0.05)
+        front.say("interrupt")
+        await front.until("run_ended")
+
+    talk(folder, [bash("echo 1 > one; python3 -c 'import time; time.sleep(600)'"), Turn("done")], program)
+    assert not (folder / "one").exists()
+    assert not [*(folder.parent.parent / "state/transactions").glob("*/*")]
+    with AuditLog.open_to_read(folder.parent.parent / "state" / "audit.db") as log:
+        assert [row.body["ended_by"] for row in log.rows(kind="finished")] == ["cancelled"]

@@ -125,7 +125,9 @@ def everything(path: Path) -> None:
         )
         hook = RecordedHook("PreToolUse", "config.toml:1", "deny", "no", 2)
         files = (RecordedFile("/w/a", "added", "", "00"),)
-        done = RecordedTransaction(files, 1, "00", (("/w/.envrc", "auto-run", "other programs run it"),), 1)
+        done = RecordedTransaction(
+            files, 1, "00", (("/w/.envrc", "auto-run", "other programs run it"),), 1, tried="part"
+        )
         ran = Ran(0.0, 3, (("/w/a", "added"),), hook=hook, answered="yes", client=answer.client, transaction=done)
         log.finished(2, outcome, ran)
         log.started(2, "p1", agent="main", terminal=False)

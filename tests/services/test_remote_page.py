@@ -12,6 +12,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from tests.support.hosted_session import HostedProcess, workspace
+from tests.support.layers import overlays_work
 from tests.support.remote_server import RemoteProcess, remote_process
 from tests.support.report_browser import in_browser
 
@@ -411,3 +412,56 @@ text = "Done."
     client.close()
     seen.context.close()
     session.close()
+
+
+TRIED = """
+[[turn]]
+calls = [{ name = "bash", arguments = { command = "echo said; echo '<b id=pwned>x</b>' > one; echo 2 > two" } }]
+[[turn]]
+calls = [{ name = "bash", arguments = { command = "echo 3 > three" } }]
+[[turn]]
+text = "The end."
+"""
+
+
+@pytest.mark.threat("T313")
+@pytest.mark.skipif(not overlays_work(), reason="this user cannot mount an overlay")
+def test_a_phone_tries_a_command_and_keeps_a_part(browser: Browser, server: RemoteProcess, name: str) -> None:
+    hosted = HostedProcess(server.harness, TRIED, folder=workspace(server.harness.base, f"w{name}"))
+    seen = Seen(browser, server)
+    try:
+        seen.sign_in(server.token(name, "prompt"))
+        page = seen.page
+        seen.open(hosted)
+        page.fill("#prompt", "Write the files")
+        page.tap("#send")
+        seen.question()
+        card = page.locator(".question")
+        card.get_by_role("button", name="Try it").tap()
+        expect(card.locator("h2")).to_contain_text("Tried without network: exit code 0, 2 changes wait")
+        seen.question()
+        expect(card.locator("[aria-label=Output]")).to_have_text("said")
+        expect(card.locator("[aria-label=Difference]")).to_contain_text("+<b id=pwned>x</b>")
+        assert list(hosted.folder.glob("[ot]*")) == []
+        assert seen.narrow()
+        card.get_by_role("button", name="Keep the marked ones").tap()
+        assert hosted.facts()["questions"], "nothing is marked, so the question is still open"
+        card.get_by_label("write two").check()
+        card.get_by_role("button", name="Keep the marked ones").tap()
+        expect(card.locator("[aria-label=Command]")).to_have_text("echo 3 > three")
+        seen.question()
+        assert [path.name for path in hosted.folder.glob("[ot]*")] == ["two"]
+        card.get_by_role("button", name="Try it").tap()
+        expect(card.locator("h2")).to_contain_text("1 change waits")
+        seen.question()
+        card.get_by_role("button", name="Discard").tap()
+        expect(page.locator(".end")).to_have_count(1)
+        assert [path.name for path in hosted.folder.glob("[ot]*")] == ["two"]
+        recorded = [each for each in server.harness.audit("--session", hosted.id) if each.get("answer")]
+        assert {each["answer"]["client"] for each in recorded} == {f"web: token {name} from 127.0.0.1"}  # type: ignore[index]  # JSON
+        assert [each["answer"]["yes"] for each in reversed(recorded)] == [True, True, True, False]  # type: ignore[index]  # JSON
+        assert page.evaluate("document.querySelectorAll('#pwned').length") == 0
+        assert seen.bad == []
+        seen.context.close()
+    finally:
+        hosted.close()

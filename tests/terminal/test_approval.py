@@ -16,10 +16,11 @@ from policy.model.action import RunScript, WriteFile
 from policy.model.assessment import Assessment, Effect, EffectKind, Reason, RuleKind, RuleRef, Scope
 from policy.model.tier import Mode, Ruling, Tier
 from policy.model.verdict import Ask, Cell, Limits, Rights, Terms
-from runner.approval.approver import Answer, Edited, Halt, No, Question, Unattended, Yes
+from runner.approval.approver import Answer, Edited, Halt, Kept, No, Question, Try, Unattended, Yes
 from runner.approval.card import card
 from runner.approval.remembered import NOTHING
 from runner.approval.terminal import Terminal
+from runner.event_values import TriedCommand
 from runner.events import Event, Notice
 from tests.support.terminal_user import ScriptedUser
 
@@ -70,6 +71,41 @@ ANSWERS: list[tuple[tuple[str | BaseException, ...], Answer, str]] = [
 @pytest.mark.parametrize(("lines", "answer", "why"), ANSWERS, ids=[why for _, _, why in ANSWERS])
 def test_what_counts_as_a_yes(lines: tuple[str | BaseException, ...], answer: Answer, why: str) -> None:
     assert asked(*lines)[0] == answer, why
+
+
+# fmt: off
+TRIED: list[tuple[bool, tuple[str | BaseException, ...], Answer, str]] = [
+    (False, ("t",),           Try(),                   "the letter of a try"),
+    (False, ("r", ""),        No(),                    "`r` is no answer before it"),
+    (False, ("1,2", ""),      No("1,2"),               "and numbers are a reason"),
+    (True,  ("y",),           Kept(frozenset({1, 2})), "everything"),
+    (True,  ("all",),         Kept(frozenset({1, 2})), "the same in a word"),
+    (True,  ("2",),           Kept(frozenset({2})),    "one of them"),
+    (True,  ("3", "1 2"),     Kept(frozenset({1, 2})), "a wrong number is no answer"),
+    (True,  ("1,9", "n"),     No(),                    "nor is it a reason"),
+    (True,  ("",),            No(),                    "Enter keeps nothing"),
+    (True,  ("none",),        No(),                    "nothing"),
+    (True,  ("r",),           Yes(),                   "as usual"),
+    (True,  ("t", "n"),       No(),                    "it was tried already"),
+    (True,  ("e", "n"),       No(),                    "what was tried cannot be edited"),
+    (True,  ("not like that",), No("not like that"),   "words discard, and the model reads them"),
+    (True,  (EOFError(),),    No(),                    "the end of input keeps nothing"),
+    (True,  (KeyboardInterrupt(),), Halt(),            "Ctrl-C stops the turn"),
+]
+# fmt: on
+
+
+@pytest.mark.threat("T313")
+@pytest.mark.parametrize(("tried", "lines", "answer", "why"), TRIED, ids=[row[-1] for row in TRIED])
+def test_a_try_is_answered_line_by_line(
+    tried: bool, lines: tuple[str | BaseException, ...], answer: Answer, why: str
+) -> None:
+    ask = question()
+    shown = replace(card(ask), editable=False, tries=not tried)
+    if tried:
+        shown = replace(shown, tried=TriedCommand("exit code 0", (), ("+x",), ("write    a", "write    b"), ()))
+    terminal = Terminal(Console(file=io.StringIO(), width=80), ScriptedUser(*lines))
+    assert asyncio.run(terminal.ask_all([Question("1", ask, NOTHING, shown)])) == (answer,), why
 
 
 def put(*questions: Ask, typed: tuple[str | BaseException, ...]) -> tuple[tuple[Answer, ...], str]:

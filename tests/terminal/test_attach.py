@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.cli_harness import AGENT
 from tests.support.hosted import HostedHarness, gone, hosted_harness, runs, says
+from tests.support.layers import overlays_work
 from tests.support.terminal import Terminal
 from tests.support.tmux import Tmux
 
@@ -122,3 +123,30 @@ def test_without_a_terminal_the_error_names_the_other_ways(user: HostedHarness) 
     assert done.returncode == 2
     assert "agent logs" in done.stderr
     assert "agent attach --json" in done.stderr
+
+
+@pytest.mark.threat("T313")
+@pytest.mark.skipif(not overlays_work(), reason="this user cannot mount an overlay")
+def test_an_attached_terminal_tries_a_command(user: HostedHarness) -> None:
+    id = user.start("--model", user.model(runs("touch one two && echo it is made"), says("All is done.")))
+    user.wait("question", id)
+    first, second = window(user, id[:6]), window(user)
+    try:
+        for each in (first, second):
+            assert "t  try it first" in each.until(ALLOW)
+        later()
+        first.type("t", "Enter")
+        for each in (first, second):
+            screen = each.until("keep these changes?")
+            assert "Tried without network: exit code 0, 2 changes wait" in screen
+            assert "| it is made" in screen
+            assert "1  write    one" in screen
+        later()
+        second.type("2", "Enter")
+        first.until("All is done.")
+        second.until("All is done.")
+        assert (user.cli.work / "two").exists()
+        assert not (user.cli.work / "one").exists()
+    finally:
+        first.close()
+        second.close()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.frontends.exec.preview import chosen
+from runner.approval.approver import chosen_numbers
 from runner.problems import Exit
 from tests.support.cli_harness import AGENT, CliHarness
 from tests.support.terminal import Terminal
@@ -181,5 +181,5 @@ def test_a_command_that_only_reads_has_nothing_to_keep(user: CliHarness) -> None
     ],
 )  # fmt: skip
 def test_answers(answer: str, numbers: set[int] | None) -> None:
-    found = chosen(answer, 4)
+    found = chosen_numbers(answer, 4)
     assert found == (None if numbers is None else frozenset(numbers))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.layers import overlays_work
 from tests.support.screen_harness import ScreenHarness, bash
 
 
@@ -202,3 +203,43 @@ def test_above_an_escalation_stand_the_command_and_its_output(harness: ScreenHar
     window.type("C-d")
     window.until("LEFT 0")
     folder.cleanup()
+
+
+@pytest.mark.threat("T313")
+@pytest.mark.skipif(not overlays_work(), reason="this user cannot mount an overlay")
+def test_a_command_is_tried_and_a_part_is_kept(harness: ScreenHarness) -> None:
+    script = "echo said; echo 1 > one; echo 2 > two; printf '\\033[2J\\033[Hx' > drawn"
+    window = harness.start(
+        [
+            bash(script, "First."),
+            bash("echo 3 > three", "Second."),
+            bash("echo 4 > four", "Third."),
+            {"text": "It ends."},
+        ]
+    )
+    window.type("go", "Enter")
+    card = window.until("t try")
+    assert "try it first: without network" in card
+    assert not (harness.work / "one").exists()
+    window.press("t", "y keep everything")
+    card = window.until("y keep everything")
+    assert "Tried without network: exit code 0, 3 changes wait for your answer" in " ".join(card.split())
+    assert "| said" in card
+    assert "+␛[2J␛[Hx" in card
+    assert [row for row in card.splitlines() if row.strip().startswith("3  write")], card
+    assert not (harness.work / "one").exists()
+    window.press("c", "the changes to keep")
+    window.type("2-3", "Enter")
+    window.until("$ echo 3 > three")
+    shown = window.until("t try")
+    assert "approved" in shown
+    assert sorted(path.name for path in harness.work.iterdir() if path.is_file()) == ["one", "two"]
+    window.press("t", "y keep everything")
+    window.press("n", "$ echo 4 > four")
+    assert not (harness.work / "three").exists()
+    window.until("t try")
+    window.press("t", "y keep everything")
+    window.press("r", "It ends.")
+    assert (harness.work / "four").exists()
+    window.type("C-d")
+    window.until("LEFT 0")

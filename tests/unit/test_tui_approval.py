@@ -20,10 +20,11 @@ from policy.model.action import Action, EditFile, WriteFile
 from policy.model.assessment import Reason, RuleKind, RuleRef
 from policy.model.tier import Mode, Ruling, Tier
 from policy.model.verdict import Ask, Cell
-from runner.approval.approver import Answer, Edited, Halt, Later, No, Question, Yes
+from runner.approval.approver import Answer, Edited, Halt, Kept, Later, No, Question, Try, Yes
 from runner.approval.card import accept_edits_allows, card
 from runner.approval.remembered import NOTHING, Offer, offer
 from runner.approval.terminal import Terminal
+from runner.event_values import TriedCommand
 from runner.frontends.tui.approval import ApprovalPanel
 from runner.frontends.tui.approval_rows import brief_diff, detail_rows
 from runner.frontends.tui.panel import CAREFUL, GUARD, Done, Edit, PanelStep, Unanswered
@@ -31,6 +32,7 @@ from runner.frontends.tui.question import PlanQuestion
 from runner.frontends.tui.rows import Fragments, row_cells
 from runner.frontends.tui.theme import PLAIN
 from runner.gate.grants.store import GrantStore
+from runner.text.phrases import many
 from tests.adversary.attack import Attack
 from tests.adversary.attacks_terminal import ATTACKS
 from tests.support.grant_questions import evaluation_context, question
@@ -56,6 +58,25 @@ def put(given: Action | str | Ask, call: str = "1.1", before: str | None = None,
     shown = card(ask, offered, around=at.facts, before=before)
     shown = replace(shown, edits=accept_edits_allows(at, ask.assessment.action))
     return Question(call, ask, offered, shown, before, again)
+
+
+ITEMS = ("write    a", "delete   b", "create   d/ (2 entries)")
+
+
+def to_try() -> Question:
+    """The question about a command that can be tried."""
+    asked = put("npm run build")
+    return replace(asked, card=replace(asked.card, tries=True))
+
+
+def after_try(items: tuple[str, ...] = ITEMS) -> Question:
+    """The question after a try."""
+    diff = ("modified: a", "@@ -1,1 +1,2 @@", " one", "+two") if items else ()
+    notes = ("3 files: 3 lines added, 1 removed", "held back: .envrc: other programs run it") if items else ()
+    tried = TriedCommand("exit code 0", ("built", "in 2 s"), diff, items, notes)
+    asked = put("npm run build")
+    shown = replace(asked.card, line=f"Tried without network: exit code 0, {many(len(items), 'change')}", choices=())
+    return replace(asked, offer=NOTHING, card=replace(shown, editable=False, tried=tried))
 
 
 class Screen:
@@ -127,6 +148,10 @@ def golden() -> str:
     told.append(f"---- three questions, 80x22\n{many.text()}")
     explained = Screen(put("npm test")).press("x")
     told.append(f"---- explained, 80x22\n{explained.text()}")
+    told.append(f"---- can be tried, 80x22\n{Screen(to_try()).text()}")
+    for name, items in (("tried", ITEMS), ("tried, one change", ITEMS[:1]), ("tried, no change", ())):
+        told.append(f"---- {name}, 80x22\n{Screen(after_try(items)).text()}")
+    told.append(f"---- tried, 40x16\n{Screen(after_try(), width=40, rows=16).text()}")
     return re.sub(r"rules-(\w{1,8})", lambda name: f"rules-{'X' * len(name[1])}", "\n\n".join(told) + "\n")
 
 
@@ -185,6 +210,8 @@ def screens() -> str:
     told.append(f"---- agent exec\n{plain_terminal(in_exec, model=False)}")
     told.append(f"---- plain, a command\n{plain_terminal(put('npm test'), model=True)}")
     told.append(f"---- plain, an edit\n{plain_terminal(edit, model=True)}")
+    told.append(f"---- plain, can be tried\n{plain_terminal(to_try(), model=True)}")
+    told.append(f"---- plain, tried\n{plain_terminal(after_try(), model=True)}")
     return re.sub(r"rules-(\w{1,8})", lambda name: f"rules-{'X' * len(name[1])}", "\n\n".join(told) + "\n")
 
 
@@ -812,3 +839,74 @@ def test_a_key_typed_ahead_begins_no_plan() -> None:
         assert isinstance(panel.key(key), Unanswered)
     now[0] += 1
     assert isinstance(panel.key("a"), Done)
+
+
+# ---- a try
+
+ALL_ITEMS = Kept(frozenset({1, 2, 3}))
+# fmt: off
+TRIED: list[tuple[Question, tuple[str, ...], Answer | None, str]] = [
+    (to_try(),          ("t",),        Try(),          "the key of the card"),
+    (to_try(),          ("y",),        Yes(),          "the usual yes"),
+    (to_try(),          ("r",),        None,           "a key of the other card"),
+    (to_try(),          ("c",),        None,           "a key of the other card"),
+    (put("npm test"),   ("t",),        None,           "where it is not offered it is no key"),
+    (after_try(),       ("y",),        ALL_ITEMS,      "everything"),
+    (after_try(),       ("n",),        No(),           "discarded"),
+    (after_try(),       ("enter",),    No(),           "Enter keeps nothing"),
+    (after_try(),       ("escape",),   No(),           "nor does Escape"),
+    (after_try(),       ("r",),        Yes(),          "as usual"),
+    (after_try(),       ("t",),        None,           "it was tried already"),
+    (after_try(),       ("e",),        None,           "what was tried cannot be edited"),
+    (after_try(),       ("s",),        None,           "nothing is remembered"),
+    (after_try(),       ("A",),        None,           "nor approved with others"),
+    (after_try(),       ("1",),        None,           "a digit is no answer"),
+    (after_try(()),     ("y",),        Kept(frozenset()), "the output counts"),
+    (after_try(()),     ("c",),        None,           "there is nothing to choose"),
+]
+# fmt: on
+
+
+@pytest.mark.threat("T313")
+@pytest.mark.parametrize(("asked", "keys", "answer", "why"), TRIED, ids=[f"{row[1][0]}: {row[3]}" for row in TRIED])
+def test_the_keys_of_a_try(asked: Question, keys: tuple[str, ...], answer: Answer | None, why: str) -> None:
+    assert Screen(asked).press(*keys).answers == (None if answer is None else (answer,)), why
+
+
+@pytest.mark.threat("T313")
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("1", Kept(frozenset({1}))),
+        (" 1, 3 ", Kept(frozenset({1, 3}))),
+        ("2-3", Kept(frozenset({2, 3}))),
+        ("all", ALL_ITEMS),
+        ("none", No()),
+        ("", None),
+        ("4", None),
+        ("0", None),
+        ("3-1", None),
+        ("-", None),
+        ("what", None),
+        ("9" * 5000, None),
+        (None, None),
+    ],
+)
+def test_some_changes_are_chosen_by_number(text: str | None, answer: Answer | None) -> None:
+    screen = Screen(after_try()).press("c")
+    assert isinstance(screen.step, Edit)
+    screen.step = screen.panel.edited(text)
+    assert screen.answers == (None if answer is None else (answer,))
+
+
+@pytest.mark.threat("T313")
+def test_nothing_is_kept_before_its_end_was_on_the_screen() -> None:
+    asked = after_try()
+    assert asked.card.tried is not None
+    long = replace(asked.card.tried, diff=tuple(f"+{number}" for number in range(90)))
+    screen = Screen(replace(asked, card=replace(asked.card, tried=long))).press("y")
+    assert screen.answers is None
+    assert "not approved yet" in screen.text()
+    for _ in range(3):
+        screen.press("y")
+    assert screen.answers == (ALL_ITEMS,)

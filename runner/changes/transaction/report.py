@@ -43,6 +43,7 @@ class RecordedTransaction:
             and the reason in words.
         left: The number of all of these.
         by: The name of what decided: `gate`, or the user.
+        tried: How much the user kept of a try, `whole` or `part`; empty for other transactions.
     """
 
     applied: tuple[RecordedFile, ...]
@@ -51,9 +52,12 @@ class RecordedTransaction:
     held: tuple[tuple[str, str, str], ...]
     left: int
     by: str = "gate"
+    tried: str = ""
 
 
-def recorded(workspace: str, result: Transferred, changes: Iterable[Change], by: str = "gate") -> RecordedTransaction:
+def recorded(
+    workspace: str, result: Transferred, changes: Iterable[Change], by: str = "gate", tried: str = ""
+) -> RecordedTransaction:
     """Return the transaction for the record. `changes` are those with hashes; empty if none were stored."""
     files = [
         RecordedFile(f"{each.root}/{each.path}", _HOW[each.sign], _hash(each.before), _hash(each.after))
@@ -69,7 +73,7 @@ def recorded(workspace: str, result: Transferred, changes: Iterable[Change], by:
         line = "\0".join((file.path, file.how, file.before, file.after))
         tree.update(line.encode("utf-8", "surrogatepass") + b"\n")
     held = tuple((f"{workspace}/{each.path}", _reason(each), each.why) for each in result.left[:LISTED])
-    return RecordedTransaction(tuple(files[:LISTED]), len(files), tree.hexdigest(), held, len(result.left), by)
+    return RecordedTransaction(tuple(files[:LISTED]), len(files), tree.hexdigest(), held, len(result.left), by, tried)
 
 
 def violations(workspace: str, left: Iterable[NotApplied]) -> tuple[Violation, ...]:

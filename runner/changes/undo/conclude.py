@@ -51,14 +51,18 @@ def conclude(
     trusted_later: Callable[[str], str] | None,
     *,
     keep: bool = True,
+    choose: Callable[[Judged], Judged] = lambda judged: judged,
+    tried: str = "",
 ) -> Concluded:
     """Judge and apply the changes of the command, which has ended. With `keep` they are stored for undo.
 
+    `choose` returns what is applied of the judged changes, and `tried` is how much that is of a try, for the record.
     After a failure nothing was applied, and the changes are kept for the user.
     """
     workspace = permit.terms.workspace
     try:
         changes, judged = judged_changes(recorder, transaction, permit, trusted_later)
+        judged = choose(judged)
         if not changes:
             transaction.discard()
             return Concluded()
@@ -79,7 +83,7 @@ def conclude(
         changed,
         tuple(_held_change(workspace, each) for each in later),
         violations(workspace, (each for each in done.result.left if not _is_later(each))),
-        recorded(workspace, done.result, done.changes),
+        recorded(workspace, done.result, done.changes, "user" if tried else "gate", tried),
         done.step,
     )
 

@@ -153,14 +153,15 @@ class SnapshotRecorder:
         """Return True if the files are compared before and after each action that may write."""
         return self._choice.enabled and not self._given_up
 
-    def transactions(self, permit: Permit) -> Path | None:
+    def transactions(self, permit: Permit, *, chosen: bool = False) -> Path | None:
         """Return the private folder for a transaction of the action, created if it is missing.
 
-        Return None if the action must run on the workspace itself: the user wants no transactions, it is no command
-        that may write the workspace alone, or a process that stays may write there as well.
+        Return None if the action must run on the workspace itself: the user wants no transactions and has not `chosen`
+        one for this action, it is no command that may write the workspace alone, or a process that stays may write
+        there as well.
         """
         terms = permit.terms
-        if not self._scope.transactions.enabled or type(permit.action) not in (RunScript, RunArgv):
+        if not (chosen or self._scope.transactions.enabled) or type(permit.action) not in (RunScript, RunArgv):
             return None  # a process that stays is a RunScript as well
         if terms.rights is not Rights.WORKSPACE_WRITE or terms.writable or self._writers():
             return None

@@ -9,23 +9,23 @@ import asyncio
 import os
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from policy.decide import preview_of
-from policy.model.frozen import dataclass
 from policy.model.profile import Source
 from policy.model.verdict import Allow, Deny, Problem, ProblemError, Rights
+from runner.approval.approver import chosen_numbers
 from runner.audit.log import open_log
 from runner.audit.records import Ran
 from runner.changes.review.apply_plan import plan
+from runner.changes.review.layer_choice import ChoiceItem, choice_items, held_line, kept
 from runner.changes.review.layer_patch import layer_patch
 from runner.changes.review.patch import Patch
 from runner.changes.review.patch_parser import read
 from runner.changes.review.patch_view import diff_lines, stat_lines
-from runner.changes.transaction.judge import HeldEntry, Judged
+from runner.changes.transaction.judge import Judged
 from runner.changes.transaction.report import RecordedTransaction, recorded, violations
 from runner.changes.transaction.transaction import NotApplied, Transaction, Transferred
 from runner.changes.undo.conclude import judged_changes
@@ -39,7 +39,6 @@ from runner.stderr import coloured, say
 from runner.text.phrases import many, os_reason
 from runner.text.sanitize import visible
 from sandbox.backend import Backend, Level, Outcome
-from sandbox.workspace.layer import LayerChange, LayerKind
 
 if TYPE_CHECKING:
     from policy.model.action import Action
@@ -48,35 +47,6 @@ if TYPE_CHECKING:
 
 _MOST_LINES = 300  # of a difference that is shown without a question
 _HELP = "`all`, `none`, numbers such as `1,3-5`, or `diff` to see every line"
-
-
-@dataclass(frozen=True, slots=True)
-class PreviewItem:
-    """One change that the user can keep: a file, a link, a deletion, or a new folder with everything in it.
-
-    Attributes:
-        change: The change.
-        inside: The number of entries in a new folder.
-    """
-
-    change: LayerChange
-    inside: int = 0
-
-    @property
-    def words(self) -> str:
-        """Return the item for a list, safe to print on a terminal."""
-        name = visible(self.change.path, lines=False)
-        match self.change.kind:
-            case None:
-                return f"delete   {name}"
-            case LayerKind.FOLDER if self.change.whole:
-                return f"create   {name}/ ({many(self.inside, 'entry')})"
-            case LayerKind.FOLDER:
-                return f"mode     {name}/"
-            case LayerKind.LINK:
-                return f"link     {name} -> {visible(self.change.target, lines=False)}"
-            case _:
-                return f"write    {name}"
 
 
 def preview_case(gate: "Gate", action: "Action", noted: "FactRecorder", *, attended: bool) -> ExecCase:
@@ -131,8 +101,8 @@ class _Preview:
                         elif transaction is None:
                             self._choice(Patch(b"", ()), Judged((), ()), lambda path: False)
                         else:
-                            kept, held = self._shown(transaction, recorder)
-                            ran = replace(ran, changed=recorder.changed, transaction=kept)
+                            applied, held = self._shown(transaction, recorder)
+                            ran = replace(ran, changed=recorder.changed, transaction=applied)
                     finally:
                         recorder.close()
                         audit.finished(decided, outcome, ran)
@@ -195,10 +165,10 @@ class _Preview:
             sys.stdout.flush()
             sys.stdout.buffer.write(patch.text)
             sys.stdout.flush()
-            for line in (*patch.notes, *map(_held_line, judged.held)):
+            for line in (*patch.notes, *map(held_line, judged.held)):
                 say(line)
             return Judged((), judged.held)
-        items = _items(judged.applied)
+        items = choice_items(judged.applied)
         planned = plan(self._verdict.permit.terms.workspace, read(patch.text), secret)
         lines = [*diff_lines(planned, colour=coloured(sys.stdout))]
         if len(lines) <= _MOST_LINES:
@@ -208,12 +178,12 @@ class _Preview:
         for number, item in enumerate(items, 1):
             print(f"{number:>4}  {item.words}")
         for each in judged.held:
-            print(_held_line(each))
+            print(held_line(each))
         sys.stdout.flush()
         if not items:
             say("the command changed nothing that can be kept" if judged.held else "the command changed nothing")
             return Judged((), judged.held)
-        return _kept(items, judged, _asked(items, lines))
+        return kept(items, judged, _asked(items, lines))
 
 
 class _PreviewEvents(EventReport):
@@ -234,16 +204,7 @@ class _PreviewEvents(EventReport):
         return super()._end(code)
 
 
-def _items(applied: Sequence[LayerChange]) -> tuple[PreviewItem, ...]:
-    """Return what the user can choose."""
-    inside = Counter[str]()
-    for change in applied:
-        if change.within:
-            inside.update(change.path[:at] for at, sign in enumerate(change.path) if sign == "/")
-    return tuple(PreviewItem(each, inside[each.path]) for each in applied if not each.within)
-
-
-def _asked(items: Sequence[PreviewItem], lines: Sequence[str]) -> frozenset[int]:
+def _asked(items: Sequence[ChoiceItem], lines: Sequence[str]) -> frozenset[int]:
     """Ask which items to keep, and return their numbers, from 1. Without an answer none is kept."""
     from runner.config.trust.prompt import typed_line
 
@@ -255,41 +216,7 @@ def _asked(items: Sequence[PreviewItem], lines: Sequence[str]) -> frozenset[int]
         if answer == "diff":
             print("\n".join(lines), flush=True)
             continue
-        numbers = chosen(answer, len(items))
+        numbers = chosen_numbers(answer, len(items))
         if numbers is not None:
             return numbers
         say(f"`{visible(answer, lines=False)}` is not an answer: type {_HELP}")
-
-
-def chosen(answer: str, count: int) -> frozenset[int] | None:
-    """Return the numbers, from 1 to `count`, that an answer selects; None if it is no answer."""
-    if answer in ("all", "a", "yes", "y"):
-        return frozenset(range(1, count + 1))
-    if answer in ("none", "n", "no"):
-        return frozenset()
-    numbers = set[int]()
-    for part in answer.replace(",", " ").split():
-        first, sign, last = part.partition("-")
-        if not (first.isascii() and first.isdecimal() and (not sign or (last.isascii() and last.isdecimal()))):
-            return None
-        low, high = int(first), int(last or first)
-        if not 1 <= low <= high <= count:
-            return None
-        numbers.update(range(low, high + 1))
-    return frozenset(numbers) or None
-
-
-def _kept(items: Sequence[PreviewItem], judged: Judged, numbers: frozenset[int]) -> Judged:
-    """Return the chosen changes. A held entry in a chosen new folder stays held; the others are removed."""
-    paths = {items[number - 1].change.path for number in numbers}
-
-    def below(path: str) -> bool:
-        return any(path[:at] in paths for at, sign in enumerate(path) if sign == "/")
-
-    applied = tuple(each for each in judged.applied if each.path in paths or (each.within and below(each.path)))
-    every = len(numbers) == len(items)
-    return Judged(applied, tuple(each for each in judged.held if every or below(each.change.path)))
-
-
-def _held_line(held: HeldEntry) -> str:
-    return f"held back: {visible(held.change.path, lines=False)}: {visible(held.why, lines=False)}"

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from policy.model.model_questions import ModelQuestion, QuestionChoice
-from runner.approval.approver import QUESTION, Leave, alike, parse_plan_answer
+from runner.approval.approver import QUESTION, Kept, Leave, No, alike, kept_items, parse_plan_answer
 from runner.approval.card_text import EDIT_PROMPT, REASON_PROMPT, AnswerKeys, CardPrinter
 from runner.approval.model_questions import AskedByModel, ask_at_terminal
 from runner.approval.remembered import HELP
@@ -113,7 +113,13 @@ class QuestionDialogue:
     ) -> bool:
         """Handle a typed answer. Return False if the question is put again."""
         letters = {key for pick in card.choices for key in pick.keys}
+        if (tried := card.tried) is not None and (kept := kept_items(text.lower(), tried)) is not None:
+            return await self._client.answer(id, _kept_words(kept))
         match text:
+            case "t" if card.tries:
+                return await self._client.answer(id, "try")
+            case "r" if tried is not None:
+                return await self._client.answer(id, "run")
             case "a" if card.edits:
                 return await self._client.answer(id, "a")
             case "A" | "all" if like:
@@ -129,13 +135,14 @@ class QuestionDialogue:
             case "f" if not card.own:
                 reason = await self._read(id, REASON_PROMPT, line)
                 return reason is not None and await self._client.answer(id, "no", **_feedback(reason))
-        if text.lower() in ("y", "yes"):
+        if text.lower() in ("y", "yes") and tried is None:
             return await self._client.answer(id, "yes")
         if text.lower() in ("", "n", "no"):
             return await self._client.answer(id, "no")
         if text.split()[0] in letters:
             return await self._client.answer(id, text)
-        if card.own or len(text) == 1 or text.split()[0].isnumeric():
+        number = text.split()[0].isnumeric() or (tried is not None and text[:1].isdigit())
+        if card.own or len(text) == 1 or number:
             self._cards.print(keys.mistake(text), indent=2)
             return False
         return await self._client.answer(id, "no", feedback=text)
@@ -252,6 +259,13 @@ class QuestionDialogue:
                 await self._client.answer(id, "no")
                 return
         await self._client.answer(id, "yes", values=values)
+
+
+def _kept_words(answer: Kept | No) -> str:
+    """Return the answer to the question after a try as a client sends it."""
+    if isinstance(answer, No):
+        return "no"
+    return f"keep {','.join(map(str, sorted(answer.numbers)))}" if answer.numbers else "keep"
 
 
 def answer_lines(card: Card) -> list[str]:

@@ -19,7 +19,7 @@ from pathlib import Path
 from policy.model.verdict import Problem
 from runner.agent.agent import Agent
 from runner.agent.startup import RunArgs, prepare_start
-from runner.approval.approver import Edited, Leave, No, Stay, Yes
+from runner.approval.approver import Edited, Kept, Leave, No, Stay, Try, Yes
 from runner.events import Event
 from runner.frontends.hosted.address import HostedSession, folder_lock, sessions_folder
 from runner.frontends.hosted.clients import Client, ClientHub
@@ -61,7 +61,7 @@ class HostedQuestions(Questions):
             return answer
         if isinstance(answer, tuple):  # to the questions of the model
             return tuple(replace(each, client=client.answering) for each in answer)
-        signed = (Yes, No, Leave, Stay, ElicitedAnswer)
+        signed = (Yes, No, Try, Kept, Leave, Stay, ElicitedAnswer)
         return replace(answer, client=client.answering) if isinstance(answer, signed) else answer
 
     def closed(self, id: str, *, answered: bool = False, answer: object = None) -> None:
@@ -123,7 +123,9 @@ class SessionHost:
         if self._open.pop(id, None) is None:
             return
         client = self.hub.current if answered else None
-        said = {Yes: "yes", No: "no", Edited: "edit", Leave: "yes", Stay: "no"}.get(type(answer), "")
+        said = {Yes: "yes", No: "no", Edited: "edit", Try: "try", Kept: "keep", Leave: "yes", Stay: "no"}.get(
+            type(answer), ""
+        )
         by = client.who if client is not None else ""
         self.hub.tell({"type": "question_closed", "id": id, "answer": said, "by": by})
         self._changed_soon()

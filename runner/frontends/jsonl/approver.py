@@ -15,16 +15,20 @@ from runner.approval.approver import (
     Answer,
     Edited,
     Halt,
+    Kept,
     Later,
     Leave,
     No,
     PlanAnswer,
     Question,
     Stay,
+    Try,
     Yes,
+    kept_items,
 )
 from runner.approval.model_questions import LONGEST_ANSWER, AskedByModel, ModelAnswer
 from runner.approval.remembered import NOTHING, Offer
+from runner.event_values import TriedCommand
 from runner.events import Emit, InputWanted, PickWanted
 from runner.frontends.jsonl.protocol import AnswerLine
 from runner.frontends.slash.command import Row
@@ -76,6 +80,7 @@ class Questions:
     """
 
     name = "program"
+    tries = True
 
     def __init__(self, emit: Emit) -> None:
         """Store `emit`, which gets the events of lists to pick from. The caller emits all other questions itself."""
@@ -106,7 +111,7 @@ class Questions:
         for each in edits:
             each.add_done_callback(close_edits)
         answers = await self._answers(pending)
-        return tuple(each if isinstance(each, Yes | No | Later | Halt | Edited) else No() for each in answers)
+        return tuple(each if isinstance(each, Answer) else No() for each in answers)
 
     async def leave_plan(self, plan: str) -> PlanAnswer:
         """Ask for the mode that follows plan mode. The caller has emitted the plan."""
@@ -273,9 +278,13 @@ def _planned(said: AnswerLine) -> PlanAnswer | Halt:
 
 def _read(question: Question, line: AnswerLine) -> Answer:
     """Return the answer in a line of the program. Raise NoAnswer if the line is not a clear answer."""
+    if (tried := question.card.tried) is not None:
+        return _read_tried(tried, line)
     match line.answer:
         case "yes" if line.bare:
             return Yes()
+        case "try" if line.bare and question.card.tries:
+            return Try()
         case "no" if line.command is None:
             return No(line.feedback)
         case "stop" if line.bare:
@@ -288,10 +297,33 @@ def _read(question: Question, line: AnswerLine) -> Answer:
             return remembering
     keys = [*(["a"] if question.card.edits else []), *(key for pick in question.card.choices for key in pick.keys)]
     words = ["yes", "no (optionally with `feedback`)", "stop"]
+    words += ["try"] if question.card.tries else []
     words += ["edit (with `command`)"] if question.card.editable else []
     words += [f"a key of its card ({', '.join(keys)})"] if keys else []
     why = f"`{line.answer}`, with the other fields of the line, is not an answer to this question"
     raise NoAnswer(why, f"answer {', '.join(words)}")
+
+
+def _read_tried(tried: TriedCommand, line: AnswerLine) -> Answer:
+    """Return the answer after a try. Raise NoAnswer if the line is not a clear answer.
+
+    `yes` is none, because it could mean the changes or one more run.
+    """
+    first, _, numbers = line.answer.partition(" ")
+    match first:
+        case "keep" if line.bare:
+            kept = kept_items(numbers.strip() or "all", tried)
+            if isinstance(kept, Kept):
+                return kept
+        case "run" if line.bare and not numbers:
+            return Yes()
+        case "no" if line.command is None and line.values is None and not numbers:
+            return No(line.feedback)
+        case "stop" if line.bare and not numbers:
+            return Halt()
+    many = f", keep with numbers such as `keep 1,3` (of {len(tried.items)})" if len(tried.items) > 1 else ""
+    why = f"`{one_line(line.answer, _LONGEST_TITLE)}` is not an answer to what a command did in a try"
+    raise NoAnswer(why, f"answer keep{many}, run, no (optionally with `feedback`), or stop")
 
 
 def _remembering_answer(said: str, question: Question) -> Answer | None:

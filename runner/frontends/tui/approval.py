@@ -10,7 +10,22 @@ from collections.abc import Callable, Sequence
 
 from policy.model.action import RunScript
 from policy.model.tier import Mode
-from runner.approval.approver import ALL_EDITS, Answer, Edited, Halt, Later, No, Question, Reanswered, Yes, alike
+from runner.approval.approver import (
+    ALL_EDITS,
+    KEEP_HELP,
+    Answer,
+    Edited,
+    Halt,
+    Kept,
+    Later,
+    No,
+    Question,
+    Reanswered,
+    Try,
+    Yes,
+    alike,
+    kept_items,
+)
 from runner.event_values import Pick
 from runner.frontends.tui.approval_answers import choice_rows, key_rows
 from runner.frontends.tui.approval_rows import Content, content, counts, detail_rows, pick_words
@@ -21,8 +36,8 @@ from runner.gate.explain import caret_lines, effect_words
 from runner.text.sanitize import one_line, visible
 
 _LISTED = 4  # other questions named below a card
-_ENDS = {"line": "the summary", "command": "the command", "change": "the change", "paths": "the list of paths",
-         "rights": "the rights"}  # fmt: skip
+_ENDS = {"line": "the summary", "command": "the command", "change": "the change", "tried": "the changes",
+         "paths": "the list of paths", "rights": "the rights"}  # fmt: skip
 _READ_FIRST = "not approved yet: read"
 _LEAST = 3  # minimum number of scrolling rows of the card
 _LEAST_SUMMARY = 8  # minimum number of cells beside the badge
@@ -213,7 +228,17 @@ class ApprovalPanel(Panel[tuple[Answer, ...]]):
 
     def _answered(self, key: str) -> PanelStep[tuple[Answer, ...]]:
         question = self._question
+        tried = question.card.tried
         match key:
+            case "y" if tried is not None:
+                return self._agreed(Kept(frozenset(range(1, len(tried.items) + 1))))
+            case "r" if tried is not None:
+                return self._agreed(Yes())
+            case "c" if tried is not None and len(tried.items) > 1:
+                self._editing = "c"
+                return Edit("", f"the changes to keep: {KEEP_HELP}")
+            case "t" if question.card.tries:
+                return self._agreed(Try())
             case "y":
                 return self._agreed(Yes())
             case "n" | "escape":
@@ -283,8 +308,8 @@ class ApprovalPanel(Panel[tuple[Answer, ...]]):
                     self._answers[place] = Later()
         return self._agreed(Yes(mode=Mode.ACCEPT_EDITS))
 
-    def _agreed(self, answer: Yes) -> PanelStep[tuple[Answer, ...]]:
-        """Accept an approval only if the ends of all parts of the card were on the screen; else scroll there."""
+    def _agreed(self, answer: Yes | Try | Kept) -> PanelStep[tuple[Answer, ...]]:
+        """Accept an approval or a try if the ends of all parts of the card were on the screen; else scroll there."""
         if self._unseen(self._at):
             self._look("")
             body = self._drawn.get((self._at, self._width), Content(()))
@@ -364,6 +389,8 @@ class ApprovalPanel(Panel[tuple[Answer, ...]]):
             return Unanswered()
         if kind == "f":
             return self._set(No(text.strip() or None))
+        if kind == "c":
+            return self._chose(text.strip())
         if kind != "e" or not text.strip() or text == _editable_text(self._question):
             self._hint = "the command is unchanged"
             return Unanswered()
@@ -373,6 +400,17 @@ class ApprovalPanel(Panel[tuple[Answer, ...]]):
         self._edits[self._at] = text
         self._questions = (*self._questions[: self._at], about, *self._questions[self._at + 1 :])
         self._forget(self._at)
+        return Unanswered()
+
+    def _chose(self, text: str) -> PanelStep[tuple[Answer, ...]]:
+        """Keep the changes that the user named after a try."""
+        tried = self._question.card.tried
+        answer = kept_items(text.lower(), tried) if tried is not None and text else None
+        if isinstance(answer, Kept):
+            return self._agreed(answer)
+        if answer is not None:
+            return self._set(answer)
+        self._hint = f"`{one_line(text, 20)}` chooses nothing: {KEEP_HELP}" if text else "nothing was chosen"
         return Unanswered()
 
     def _forget(self, place: int) -> None:

@@ -1,6 +1,6 @@
 """The rows of a card that name its answers: the choices that are remembered, and the keys."""
 
-from runner.approval.approver import ALL_EDITS
+from runner.approval.approver import ALL_EDITS, TRY, TRY_SHORT
 from runner.approval.remembered import where_words
 from runner.event_values import Card
 from runner.frontends.tui.rows import Fragments, cells, cut, fit, wrapped
@@ -18,9 +18,13 @@ def key_rows(card: Card, others: bool, like: int, width: int, theme: Theme) -> l
     refusal = next((pick for pick in card.choices if not pick.yes), None)
     tried = []
     for short in (False, True):
-        keys = ["y yes, once", "n no (Enter answers nothing)" if card.careful else "n/Enter no"]
+        if card.tried is not None:
+            keys = _tried_keys(card, len(card.tried.items))
+        else:
+            keys = ["y yes, once", "n no (Enter answers nothing)" if card.careful else "n/Enter no"]
         keys += [f"d never {where_words(refusal.span, yes=False, short=short)}"] if refusal is not None else []
         keys += [] if card.own else ["f no, say why" if short else "f no, and say why"]
+        keys += ["t try"] if card.tries else []
         keys += ["e edit"] if card.editable else []
         keys += ["x explain"]
         keys += ["tab next"] if others else []
@@ -35,6 +39,14 @@ def key_rows(card: Card, others: bool, like: int, width: int, theme: Theme) -> l
         tried.append(rows)
     best = min(tried, key=len)
     return [[("", "  "), *row] for text in best for row in wrapped(theme.strong, text, width - 2)]
+
+
+def _tried_keys(card: Card, count: int) -> list[str]:
+    """Return the keys of the question after a try, which has `count` changes that can be kept."""
+    keys = ["y keep everything" if count else "y use its output"]
+    keys += ["c choose"] if count > 1 else []
+    keys += ["n discard (Enter answers nothing)" if card.careful else "n/Enter discard"]
+    return [*keys, "r run it as usual"]
 
 
 def choice_rows(card: Card, width: int, theme: Theme) -> tuple[list[Fragments], set[str]]:
@@ -53,6 +65,9 @@ def choice_rows(card: Card, width: int, theme: Theme) -> tuple[list[Fragments], 
         else:
             hidden.add("a")
         rows.append(fit(row, width))
+    if card.tries:
+        row = [("", "  "), (theme.strong, "t"), ("", f"  {TRY}")]
+        rows.append(row if fit(row, width) == row else [("", "  "), (theme.strong, "t"), ("", f"  {TRY_SHORT}")])
     picks = [pick for pick in card.choices if pick.yes]
     for words in dict.fromkeys(pick.words for pick in picks):
         same = [(pick.keys[0], pick) for pick in picks if pick.words == words]

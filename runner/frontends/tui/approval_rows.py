@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from policy.model.frozen import dataclass
 from policy.model.tier import Tier
 from runner.approval.card import squeeze_blanks
-from runner.event_values import Card, FileChange, Pick
+from runner.event_values import Card, FileChange, Pick, TriedCommand
 from runner.frontends.tui.rows import Fragments, cells, head, wrapped
 from runner.frontends.tui.theme import Theme
 
@@ -24,7 +24,8 @@ class Content:
     """The scrolling rows of a card.
 
     `ends` are the names and indices of the rows that must have been on the screen before an approval counts: the ends
-    of the summary line, the command, the change, the paths and the rights. An end has the same name at any width.
+    of the summary line, the command, the change, a try, the paths and the rights. An end has the same name at any
+    width.
     """
 
     rows: tuple[Fragments, ...]
@@ -50,6 +51,9 @@ def content(
     else:  # the right to write names the path of the file
         rows += _change(card.change, width, theme)
         ends["change"] = len(rows) - 1
+    if card.tried is not None:
+        rows += _tried(card.tried, width, theme)
+        ends["tried"] = len(rows) - 1
     for line in card.letters:
         rows += _labelled_rows("letters", line, width, theme.warn, theme)
     if card.special:
@@ -160,6 +164,21 @@ def _change(change: FileChange, width: int, theme: Theme) -> list[Fragments]:
         rows += _broken([(styles.get(line[:1], ""), line)], width, theme)
     if not change.diff and not change.note:
         rows += _text_rows(theme.dim, "an empty file" if change.new else "no line changes", width)
+    return rows
+
+
+def _tried(tried: TriedCommand, width: int, theme: Theme) -> list[Fragments]:
+    """Return what a tried command printed, what it changed, and what can be kept."""
+    rows: list[Fragments] = []
+    for line in tried.output:
+        rows += _broken([(theme.dim, "| "), ("", line)], width, theme)
+    styles = {"+": theme.added, "-": theme.removed, "@": theme.hunk}
+    for line in tried.diff:
+        rows += _broken([(styles.get(line[:1], ""), line)], width, theme)
+    for line in tried.notes:
+        rows += _text_rows(theme.warn, line, width)
+    for number, words in enumerate(tried.items, 1):
+        rows += _broken([(theme.strong, f"{number:>4}"), ("", f"  {words}")], width, theme)
     return rows
 
 

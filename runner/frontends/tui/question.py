@@ -41,6 +41,7 @@ class Panels:
     """
 
     name = "terminal"
+    tries = True
 
     def __init__(self, app: App) -> None:
         self._app = app

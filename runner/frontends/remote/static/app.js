@@ -564,12 +564,17 @@ function question(it) {
     (card.letters || []).map((line) => el("p", { class: "caution", text: line })),
     (card.paths || []).length > 1 ? el("ul", {}, card.paths.map((path) => el("li", { text: path }))) : null,
     card.change ? difference(card.change) : null,
+    card.tried ? attempt(card.tried) : null,
     el("dl", {}, el("dt", { text: "why" }), el("dd", { text: card.special ? `${card.why} (${card.place})` : card.asks })),
     terms(card.rights),
     (card.caveats || []).map((line) => el("p", { class: "caution", text: `but: ${line}` })),
     el("details", {}, el("summary", { text: "All rights and reasons" }), terms(card.terms),
       el("ul", {}, [`${card.why} (${card.place}); ${card.asks}`, ...(card.more || [])].map((line) => el("li", { text: line })))));
   if (!may("answer")) return;
+  if (card.tried) {
+    decide(shown, card);
+    return;
+  }
   const yes = (card.choices || []).filter((each) => each.answer === "yes");
   const no = (card.choices || []).filter((each) => each.answer !== "yes");
   const reason = card.own ? null : refusal(shown, "What to do instead, or why not");
@@ -580,11 +585,47 @@ function question(it) {
     el("div", { class: "answers" },
       approving("Yes, once", "", true, card.careful, () => answer(shown, { answer: "yes" })),
       el("button", { type: "button", onclick: () => answer(shown, { answer: "no" }) }, "No"),
+      card.tries ? approving("Try it", "without network; its changes wait for your answer", false, false,
+        () => answer(shown, { answer: "try" })) : null,
       reason ? reason.button : null,
       el("button", { type: "button", class: "danger", onclick: () => answer(shown, { answer: "stop" }) }, "Stop the turn")),
     reason ? reason.box : "",
     yes.length + no.length ? el("details", {}, el("summary", { text: "Answers that are remembered" }),
       el("div", { class: "choices" }, yes.map((each) => choice(each, true)), no.map((each) => choice(each, false)))) : "");
+}
+
+/* What a command did in a try: its output, and its changes, which wait. */
+function attempt(tried) {
+  const kinds = { "+": "add", "-": "del", "@": "at" };
+  const lines = tried.diff.map((line) => el("span", { class: kinds[line[0]] || "", text: line || " " }));
+  return [el("p", {}, `Tried without network: ${tried.ended}`),
+    tried.output.length ? el("pre", { class: "output", "aria-label": "Output" }, tried.output.join("\n")) : null,
+    lines.length ? el("pre", { class: "diff", "aria-label": "Difference" }, lines) : null,
+    tried.notes.map((line) => el("p", { class: "note", text: line }))];
+}
+
+/* The answers after a try: keep everything or the marked changes, run it as usual, or discard. */
+function decide(shown, card) {
+  const boxes = card.tried.items.map((words, place) => {
+    const box = el("input", { type: "checkbox", id: `${shown.id || "tried"}-${place}` });
+    return { box, row: el("label", {}, box, el("code", { text: words })) };
+  });
+  const marked = () => boxes.map((each, place) => each.box.checked ? place + 1 : 0).filter(Boolean);
+  const reason = card.own ? null : refusal(shown, "What to do instead, or why not");
+  shown.append(
+    boxes.length > 1 ? el("div", { class: "choices" }, boxes.map((each) => each.row)) : "",
+    boxes.length === 1 ? el("p", {}, el("code", { text: card.tried.items[0] })) : "",
+    el("div", { class: "answers" },
+      approving(boxes.length ? "Keep everything" : "Use its output", "", true, card.careful,
+        () => answer(shown, { answer: "keep" })),
+      boxes.length > 1 ? approving("Keep the marked ones", "", false, card.careful, () => {
+        if (marked().length) answer(shown, { answer: `keep ${marked().join(",")}` });
+      }) : null,
+      el("button", { type: "button", onclick: () => answer(shown, { answer: "no" }) }, "Discard"),
+      approving("Run it as usual", "with the rights above", false, card.careful, () => answer(shown, { answer: "run" })),
+      reason ? reason.button : null,
+      el("button", { type: "button", class: "danger", onclick: () => answer(shown, { answer: "stop" }) }, "Stop the turn")),
+    reason ? reason.box : "");
 }
 
 function pick(it) {
