@@ -258,7 +258,7 @@ async def open_session(
         for notice in settings.notices:
             emit(Notice(notice))
         earlier = options.beginning.earlier if options.beginning is not None else None
-        undo = snapshot_recorder(facts, settings, environ, session, emit, earlier)
+        undo = snapshot_recorder(facts, settings, environ, session, lambda text: emit(Notice(text)), earlier)
         stack.callback(undo.close)
         grants = GrantStore(
             state,

@@ -166,7 +166,14 @@ class Linux:
                 self.pool.discard(terms, helper)
             if layer is not None and helper.lingers:
                 os.rename(layer.upper, f"{layer.upper}.in-use")  # THREAT T300: nothing reads it while it may change
-        return self._completed(outcome, permit, helper, watch, halves, since, refused)
+        outcome = self._completed(outcome, permit, helper, watch, halves, since, refused)
+        if layer is not None and os.geteuid():
+            from sandbox.linux.foreign_owners import foreign_report  # root can copy every owner
+
+            outcome = replace(
+                outcome, violations=(*outcome.violations, *foreign_report(outcome, terms.workspace, self.cache))
+            )
+        return outcome
 
     def _completed(
         self,

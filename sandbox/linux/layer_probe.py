@@ -9,9 +9,11 @@ import tempfile
 from pathlib import Path
 
 from sandbox.inside import safe_rmtree
+from sandbox.linux.foreign_owners import FIRST_LOOK, find_foreign, known_foreign
 from sandbox.linux.helper_process import import_folder, interpreter
 from sandbox.workspace.folder_cache import boot, read_sealed, write_sealed
 
+_FOREIGN = "`{}` belongs to another user or group, and no overlay of an ordinary user can change it"
 _SECONDS = 20.0  # the longest time of a trial
 _known: dict[tuple[int, int, int, int], str] = {}  # (user, devices, inode of the workspace) -> the reason
 
@@ -25,11 +27,11 @@ async def why_not(workspace: str, folder: str, cache: Path | None = None) -> str
     if inner := _mounted_below(workspace):
         return f"`{inner}` in the workspace is a mount of its own, which an overlay does not show"
     try:
-        lower, upper, foreign = os.stat(workspace), os.stat(folder), _of_others(workspace)
+        lower, upper, foreign = os.stat(workspace), os.stat(folder), known_foreign(workspace, cache)
     except OSError as error:
         return f"`{error.filename}` cannot be read ({(error.strerror or '').lower()})"
     if foreign:
-        return f"`{foreign}` belongs to another user or group, and no overlay of an ordinary user can change it"
+        return _FOREIGN.format(foreign)
     key = (os.geteuid(), lower.st_dev, upper.st_dev, lower.st_ino)
     if key not in _known:
         body = f"{key} {machine}".encode() if (machine := boot()) else b""
@@ -38,6 +40,9 @@ async def why_not(workspace: str, folder: str, cache: Path | None = None) -> str
             _known[key] = ""
         else:
             _known[key] = await asyncio.to_thread(_tried, workspace, folder)
+            if not _known[key] and (foreign := find_foreign(workspace, cache, FIRST_LOOK)):
+                del _known[key]  # the owner may change
+                return _FOREIGN.format(foreign)
             if note is not None and not _known[key]:
                 with contextlib.suppress(OSError):  # the next process tries again
                     write_sealed(note, body)
@@ -80,22 +85,6 @@ def _tried(workspace: str, folder: str) -> str:
         safe_rmtree.remove(place)
     said = done.stdout.decode("utf-8", "replace")
     return said or ("the trial mount ended without a result" if done.returncode else "")
-
-
-def _of_others(workspace: str) -> str:
-    """Return the workspace or an entry in it that belongs to another user or group; empty for none, and for root.
-
-    The user namespace of an ordinary user has only one user and one group, so the kernel can copy no other owner to the
-    upper folder (EOVERFLOW). Folders further below are not examined, because that takes too long.
-    """
-    if os.geteuid() == 0:
-        return ""
-    own = (os.geteuid(), os.getegid())
-    with os.scandir(workspace) as entries:
-        states = ((entry.path, entry.stat(follow_symlinks=False)) for entry in entries)
-        foreign = (path for path, state in states if (state.st_uid, state.st_gid) != own)
-        top = os.stat(workspace)
-        return workspace if (top.st_uid, top.st_gid) != own else next(foreign, "")
 
 
 def _mounted_below(workspace: str) -> str:

@@ -43,9 +43,10 @@ calls = [{ name = "write", arguments = { path = "new.txt", content = "new\\n" } 
 [[turn]]
 text = "Written."
 """
-SLOW = """
+LONG = f"600.{os.getpid()}"  # seconds, which no process of another test worker waits
+SLOW = f"""
 [[turn]]
-calls = [{ name = "bash", arguments = { command = "echo begun > begun.txt; sleep 600" } }]
+calls = [{{ name = "bash", arguments = {{ command = "echo begun > begun.txt; sleep {LONG}" }} }}]
 [[turn]]
 text = "Late."
 """
@@ -112,10 +113,10 @@ class Harness:
         """The processes that work for this harness, and the copies there are."""
         return [*processes(str(self.base)), *(path.name for path in (self.base / "copies").iterdir())]
 
-    def wait_for(self, found: str, many: int) -> None:
+    def wait_for_commands(self, many: int) -> None:
+        """Wait until so many slow commands run. What they write is in the layers of their transactions."""
         until = time.monotonic() + 60
-        # Not rglob: copies that are taken away under it make it stumble.
-        while sum(found in names for _, _, names in os.walk(self.base / "copies")) < many:
+        while len(processes(f"sleep\0{LONG}")) < many:
             assert time.monotonic() < until, "the tasks never began"
             time.sleep(0.05)
 
@@ -215,7 +216,7 @@ def test_a_killed_batch_leaves_nothing_running_and_goes_on_where_it_was(harness:
         *({"id": f"s{n}", "prompt": "wait", "model": f"scripted:{harness.base}/slow.toml"} for n in range(2)),
     )
     batch = harness.start("--jobs", "2")
-    harness.wait_for("begun.txt", 2)
+    harness.wait_for_commands(2)
     batch.send_signal(signal.SIGKILL)
     batch.communicate(timeout=30)
     harness.wait_until_alone()
@@ -232,7 +233,7 @@ def test_a_killed_batch_leaves_nothing_running_and_goes_on_where_it_was(harness:
 def test_ctrl_c_ends_what_runs_and_leaves_nothing(harness: Harness, times: int) -> None:
     harness.put(*({"id": f"s{n}", "prompt": "wait", "model": f"scripted:{harness.base}/slow.toml"} for n in range(3)))
     batch = harness.start("--jobs", "2")
-    harness.wait_for("begun.txt", 2)
+    harness.wait_for_commands(2)
     for _ in range(times):
         batch.send_signal(signal.SIGINT)
     out, err = batch.communicate(timeout=60)

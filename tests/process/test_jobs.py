@@ -317,13 +317,11 @@ def processes(mark: str) -> list[int]:
 def test_two_runs_of_a_job_never_overlap_and_a_killed_one_is_reported(user: JobUser) -> None:
     """No command survives `kill -9` of the run, the time is not repeated, and the lost run has a summary."""
     mark = f"31.{os.getpid()}"
-    id = user.add("--every", "1h", model=user.script(f"echo x > began.txt; sleep {mark}"))
+    id = user.add("--every", "1h", model=user.script(f"echo x > begun.txt; sleep {mark}"))
     user.due_since(id, 5)
     run = start(user, id)
     try:
-        wait_for(
-            lambda: (user.work / "began.txt").exists() and processes(f"sleep\0{mark}"), "the command did not start"
-        )
+        wait_for(lambda: processes(f"sleep\0{mark}"), "the command did not start")
         assert user.show(id)["state"] == "running"
         assert JobWatch().at(user.state, time.time() + DAY) == []
         assert "is running" in user.agent("jobs", "run", id, code=Exit.FAILED)
@@ -347,15 +345,13 @@ def test_two_runs_of_a_job_never_overlap_and_a_killed_one_is_reported(user: JobU
 @pytest.mark.threat("T295")
 def test_a_run_ends_with_the_resident_process(user: JobUser) -> None:
     mark = f"32.{os.getpid()}"
-    id = user.add("--every", "1h", model=user.script(f"echo x > began.txt; sleep {mark}"))
+    id = user.add("--every", "1h", model=user.script(f"echo x > begun.txt; sleep {mark}"))
     user.due_since(id, 5)
     ours, theirs = os.pipe()
     run = start(user, id, pass_fds=(ours,))
     try:
         os.close(ours)
-        wait_for(
-            lambda: (user.work / "began.txt").exists() and processes(f"sleep\0{mark}"), "the command did not start"
-        )
+        wait_for(lambda: processes(f"sleep\0{mark}"), "the command did not start")
     finally:
         os.close(theirs)  # as the death of the resident process does
         run.wait(timeout=60)
@@ -368,13 +364,11 @@ def test_a_run_ends_with_the_resident_process(user: JobUser) -> None:
 @pytest.mark.threat("T295")
 def test_a_run_that_is_stopped_by_a_signal_has_a_summary(user: JobUser) -> None:
     mark = f"33.{os.getpid()}"
-    id = user.add("--every", "1h", model=user.script(f"echo x > began.txt; sleep {mark}"))
+    id = user.add("--every", "1h", model=user.script(f"echo x > begun.txt; sleep {mark}"))
     user.due_since(id, 5)
     run = start(user, id)
     try:
-        wait_for(
-            lambda: (user.work / "began.txt").exists() and processes(f"sleep\0{mark}"), "the command did not start"
-        )
+        wait_for(lambda: processes(f"sleep\0{mark}"), "the command did not start")
     finally:
         run.send_signal(signal.SIGTERM)
         run.wait(timeout=60)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -16,11 +17,12 @@ from runner.events import Denied, Event, MalformedCall, Notice, QuestionAsked
 from runner.messages import ToolCall
 from runner.providers import OpenModel
 from runner.providers.scripted import ScriptedProvider, Turn
+from tests.support.resident_process import processes
 from tests.support.session_harness import AGENT, SessionHarness
 
 _DENY = '[[rule]]\nverdict = "deny"\nrun = ["touch"]\nwhy = "nothing new"\n'
 _ALLOW = '[[rule]]\nverdict = "allow"\nrun = ["make", "**"]\n'
-_WAITS = "touch began; while [ ! -e go ]; do sleep 0.05; done"
+_WAITS = f"sleep 600.{os.getpid()}"
 _SCRIPT = f"""
 [[turn]]
 calls = [{{ name = "bash", arguments = {{ command = "{_WAITS}" }} }}]
@@ -44,11 +46,13 @@ def configuration(harness: SessionHarness) -> Path:
     return path
 
 
-def appears(path: Path) -> None:
+def started(mark: str) -> list[int]:
+    """Wait until a command runs whose command line contains `mark`, and return its processes."""
     deadline = time.monotonic() + 60
-    while not path.exists():
-        assert time.monotonic() < deadline, f"{path} did not appear"
+    while not (found := processes(mark)):
+        assert time.monotonic() < deadline, f"`{mark}` did not start"
         time.sleep(0.02)
+    return found
 
 
 @pytest.mark.threat("T164")
@@ -61,9 +65,10 @@ def test_a_rule_written_while_a_command_runs_decides_about_the_next(
     with subprocess.Popen(
         command, cwd=harness.work, env=harness.environ, stdin=subprocess.DEVNULL, stdout=-1, stderr=-1, text=True
     ) as job:
-        appears(harness.work / "began")
+        waiting = started(_WAITS)
         configuration(harness).write_text(_DENY)
-        (harness.work / "go").touch()
+        for each in waiting:
+            os.kill(each, signal.SIGTERM)
         _, told = job.communicate(timeout=120)
     assert not (harness.work / "late").exists(), told
     assert job.returncode == 3, told

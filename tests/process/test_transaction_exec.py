@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -19,7 +20,7 @@ def work(tmp_path: Path) -> Path:
     folder, config = tmp_path / "w", tmp_path / "h/.config/ringfence"
     folder.mkdir()
     config.mkdir(parents=True)
-    (config / "config.toml").write_text("[sandbox]\ntransactions = true\nmost_deleted = 5\n")
+    (config / "config.toml").write_text("[sandbox]\nmost_deleted = 5\n")
     (folder / "requirements.txt").write_text("requests\n")
     (folder / "run.sh").write_text("echo 1 > .envrc; mkdir d; echo x > d/f; echo two > a; ls -A\n")
     return folder
@@ -55,6 +56,50 @@ def test_held_back_reported_and_recorded(work: Path) -> None:
     assert agent(work, "audit", "verify").returncode == 0
     assert not list((work.parent / "h/.local/state/ringfence/transactions").glob("*/*"))
     assert "nothing to undo" in agent(work, "undo").stderr + agent(work, "undo").stdout
+
+
+@pytest.mark.threat("T303")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_what_an_interrupted_command_changed_is_judged_and_applied(work: Path, number: signal.Signals) -> None:
+    """Without the runner nobody can judge: then nothing is applied, and the next command removes the layer."""
+    (work / "run.sh").write_text("echo 1 > .envrc; echo x > new; echo begun; exec sleep 600\n")
+    words = [AGENT, "exec", "--unattended", "--mode", "trust-project", "bash run.sh"]
+    environ = {"HOME": str(work.parent / "h"), "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
+    with subprocess.Popen(
+        words, cwd=work, env=environ, stdin=subprocess.DEVNULL, stdout=-1, stderr=-1, restore_signals=True
+    ) as job:
+        assert job.stdout is not None
+        assert job.stdout.readline() == b"begun\n"
+        assert sorted(os.listdir(work)) == ["requirements.txt", "run.sh"], "nothing is seen before the end"
+        job.send_signal(number)
+        _, told = job.communicate(timeout=60)
+    if number is signal.SIGKILL:
+        assert run(work, "touch next").returncode == 0
+        assert sorted(os.listdir(work)) == ["next", "requirements.txt", "run.sh"]
+    else:
+        assert job.returncode == 128 + number, told
+        assert sorted(os.listdir(work)) == ["new", "requirements.txt", "run.sh"]
+        assert b"is a new auto-run file" in told
+    assert not list((work.parent / "h/.local/state/ringfence/transactions").glob("*/*"))
+
+
+def test_a_limit_loses_nothing_that_was_written(work: Path) -> None:
+    done = run(work, "echo x > new; sleep 600", "--timeout", "1")
+    assert done.returncode == 5, done.stderr
+    assert (work / "new").read_text() == "x\n"
+
+
+def test_without_transactions_the_workspace_shows_what_a_command_writes(work: Path) -> None:
+    (work.parent / "h/.config/ringfence/config.toml").write_text("[sandbox]\ntransactions = false\n")
+    (work / "run.sh").write_text("echo x > new; echo begun; read -r line\n")
+    words = [AGENT, "exec", "--unattended", "--mode", "trust-project", "bash run.sh"]
+    environ = {"HOME": str(work.parent / "h"), "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
+    with subprocess.Popen(words, cwd=work, env=environ, stdin=-1, stdout=-1, stderr=-1) as job:
+        assert job.stdout is not None
+        assert job.stdout.readline() == b"begun\n"
+        assert (work / "new").read_text() == "x\n"
+        job.communicate(b"\n", timeout=60)
+    assert job.returncode == 0
 
 
 @pytest.mark.threat("T267")

@@ -33,7 +33,6 @@ def work(tmp_path: Path) -> Path:
     (folder / "package.json").write_text(MANIFEST)
     (folder / "a").write_text("one\n")
     config.mkdir(parents=True)
-    (config / "config.toml").write_text("[sandbox]\ntransactions = true\n")
     return folder
 
 

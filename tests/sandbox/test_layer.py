@@ -373,6 +373,31 @@ def test_files_of_others_have_no_view_for_an_ordinary_user(bench: Bench, project
         assert "Value too large" in answer["err"]
 
 
+def test_files_of_others_in_a_folder_are_found_first_or_after_a_failure(bench: Bench, project: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root makes files of other users")
+    place, known = bench.base / "cache", f"`{project}/sub/foreign` belongs to another user or group"
+    assert why_not(bench, project, place) == ""
+    (project / "sub/foreign").write_text("x\n")  # the owner is root, even if the workspace belongs to another user
+    os.chown(project / "sub/foreign", 1234, 1234)
+    os.chmod(project / "sub/foreign", 0o666)
+    answer = run(bench, project, "echo x >> sub/foreign || true")
+    if bench.user == "root":
+        assert answer["violations"] == []
+        assert why_not(bench, project, place) == ""
+        return
+    (report,) = answer["violations"]
+    assert report[0] == f"{known}, and a command on a view of the workspace cannot change it"
+    assert why_not(bench, project, place).startswith(known), "the next command runs on the workspace itself"
+    os.chown(project / "sub/foreign", project.stat().st_uid, project.stat().st_gid)
+    assert why_not(bench, project, place) == "", "its owner is looked up each time"
+    (other := project.with_name(f"{project.name}-other")).mkdir()
+    (other / "sub").mkdir()
+    bench.own(other)
+    (other / "sub/foreign").write_text("x\n")
+    assert why_not(bench, other, place).startswith(f"`{other}/sub/foreign` belongs to"), "found before the first view"
+
+
 @pytest.mark.threat("T299")
 def test_a_watcher_outside_sees_nothing_of_a_command_on_a_layer(bench: Bench, project: Path) -> None:
     """Before the changes are judged, no editor starts what a new file of the workspace names."""

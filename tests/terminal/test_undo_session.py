@@ -238,14 +238,21 @@ def test_looking_back_keeps_no_copy_of_what_the_environment_holds(base: Path, mo
     assert [path for path in kept if token.encode() in path.read_bytes()] == []
 
 
-def test_with_required_nothing_runs_that_could_not_be_undone(base: Path) -> None:
+@pytest.mark.parametrize("transactions", [True, False])
+def test_with_required_nothing_runs_that_could_not_be_undone(base: Path, transactions: bool) -> None:
+    """A transaction needs no scan of the workspace, so the number of its files does not matter."""
     harness = Harness(base)
     (base / "home/.config/ringfence").mkdir(parents=True, mode=0o700)
-    (base / "home/.config/ringfence/config.toml").write_text("[undo]\nrequired = true\nfiles = 3\n")
+    config = f"[undo]\nrequired = true\nfiles = 3\n[sandbox]\ntransactions = {str(transactions).lower()}\n"
+    (base / "home/.config/ringfence/config.toml").write_text(config)
     script = harness.model(("bash", {"command": "echo ran > b.txt"}), ("bash", {"command": "cat a.txt"}))
     done = harness.agent("run", "--mode", "trust-project", "--model", f"scripted:{script}", "go")
-    assert "nothing was run, because the action could not be undone" in done.stderr
+    refused = "nothing was run, because the action could not be undone" in done.stderr
+    assert refused is not transactions
     assert "never committed" in done.stderr, "a look goes on"
+    assert (harness.w / "b.txt").exists() is transactions
+    if transactions:
+        assert "remove      b.txt" in harness.agent("undo").stdout
     assert not (harness.w / "b.txt").exists()
 
 

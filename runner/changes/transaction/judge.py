@@ -50,7 +50,7 @@ _TEXTS = {
     HeldReason.PROTECTED: "a rule protects it",
     HeldReason.SET_ID: "it would run with the rights of its owner or group (a set-id bit)",
     HeldReason.SPECIAL: "it is a device, a pipe or a socket",
-    HeldReason.SECRET: "it is a copy of a secret under another name",
+    HeldReason.SECRET: "it is a copy of a secret under another name, which is not kept",
 }
 
 
@@ -280,7 +280,7 @@ def _plain_rules(
         if kind is LayerKind.FILE:
             if change.mode & (stat.S_ISUID | stat.S_ISGID):
                 return HeldReason.SET_ID, _TEXTS[HeldReason.SET_ID]
-            if secrets.copied(f"{layer.upper}/{path}", change.size):
+            if secrets.copied(f"{layer.upper}/{path}", change.size, f"{layer.workspace}/{path}"):
                 return HeldReason.SECRET, _TEXTS[HeldReason.SECRET]
         if later is not None and kind is not LayerKind.FOLDER and (what := later(f"{layer.workspace}/{path}")):
             return HeldReason.TRUSTED_LATER, f"it is {what}, which is trusted later"
@@ -320,15 +320,19 @@ class _Secrets:
         self._masked, self._closed = protected.masked, frozenset(protected.closed)
         self._hashes: dict[int, set[bytes]] | None = None
 
-    def copied(self, path: str, size: int) -> bool:
-        """Return True if the file at `path` of the layer has the content of a secret file, or contains a secret."""
+    def copied(self, path: str, size: int, before: str) -> bool:
+        """Return True if the file at `path` of the layer has the content of a secret file, or contains a secret and
+        its version in the workspace at `before` does not.
+        """
         if not 0 < size <= _LONGEST_COPY:
             return False
         self._hashes = self._known() if self._hashes is None else self._hashes
         if not longest_masked() and size not in self._hashes:
             return False
         data = read_start(path, size, follow=False)
-        return holds_masked(data) or hashlib.sha256(data).digest() in self._hashes.get(size, ())
+        if hashlib.sha256(data).digest() in self._hashes.get(size, ()):
+            return True
+        return holds_masked(data) and not holds_masked(read_start(before, _LONGEST_COPY, follow=False))
 
     def _known(self) -> dict[int, set[bytes]]:
         known = dict[int, set[bytes]]()

@@ -17,7 +17,7 @@ from runner.changes.transaction import apply, journal, place
 from runner.changes.transaction.apply import LATE, ApplyError
 from runner.changes.transaction.attributes import strip
 from runner.changes.transaction.journal import StepJournal, StepKind
-from runner.changes.transaction.judge import HeldEntry, Judged
+from runner.changes.transaction.judge import HeldEntry, HeldReason, Judged
 from runner.changes.transaction.plan import Conflict, plan
 from runner.text.phrases import os_reason
 from sandbox.inside import safe_rmtree
@@ -136,7 +136,12 @@ class Transaction:
     def _hold(self, held: HeldEntry) -> NotApplied:
         change = held.change
         kept = ""
-        if change.kind is not None and not (change.kind is LayerKind.FOLDER and not change.whole and not change.within):
+        if held.reason is HeldReason.SECRET:
+            # THREAT T307: no copy of a secret is kept, not even in the private state.
+            os.unlink(Path(self.layer.upper) / change.path)
+        elif change.kind is not None and not (
+            change.kind is LayerKind.FOLDER and not change.whole and not change.within
+        ):
             kept = self._moved_aside(Path(self.layer.upper) / change.path)
         return NotApplied(change.path, held.why, kept, held)
 

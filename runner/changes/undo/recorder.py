@@ -20,18 +20,13 @@ from policy.model.verdict import Permit, Problem, Rights, Terms
 from runner.changes import file_state
 from runner.changes.file_state import Change
 from runner.changes.transaction.settings import transaction_settings
-from runner.changes.undo.apply import restore
 from runner.changes.undo.blobs import Lost
 from runner.changes.undo.change_scan import Rules, ScanStopped, TooMany, left_out
 from runner.changes.undo.lock import Turns, UndoError
-from runner.changes.undo.plan import Item
-from runner.changes.undo.revert import RevertRequest, RevertResult, revert
 from runner.changes.undo.scope import SnapshotScope, below_root, choice_of, inventory_of, place, scope_of, secret_of
 from runner.changes.undo.snapshot import Snapshotter, complete_interrupted
 from runner.changes.undo.store import Roots, Store, convert_failures, sign, undoable
-from runner.changes.undo.text import diff_text, not_kept, revert_text, unkept_of
 from runner.config import Settings
-from runner.events import Emit, Notice
 from runner.flow.held_change import HeldChange
 from runner.state.lineage import SessionLineage
 from runner.state.paths import cache_dir, state_dir
@@ -43,6 +38,7 @@ from sandbox.workspace.protected_paths import Scan
 if TYPE_CHECKING:
     from runner.changes.transaction.judge import Judged, Standards
     from runner.changes.transaction.transaction import Transaction, Transferred
+    from runner.changes.undo.revert import RevertResult
 
 _SLOW = 1.0  # seconds of a first scan from which on its duration is reported
 _SAID = frozenset((file_state.TOO_BIG, file_state.NO_ROOM, file_state.CLOSED, file_state.MOVING, file_state.TOO_DEEP))
@@ -383,6 +379,9 @@ class SnapshotRecorder:
         changes = [each for each in every if each.after is not None and hold(f"{each.root}/{each.path}")]
         if not changes:
             return ()
+        from runner.changes.undo.apply import restore  # few changes are held back
+        from runner.changes.undo.plan import Item
+
         store.packs.flush()
         found = [HeldChange(f"{each.root}/{each.path}", _text_of(store, each)) for each in changes]
         items = tuple(Item(each.root, each.path, each.after, each.before) for each in changes)
@@ -426,8 +425,10 @@ class SnapshotRecorder:
             self._say(text)
 
     @_alone
-    def revert(self, count: int) -> RevertResult:
+    def revert(self, count: int) -> "RevertResult":
         """Undo the last `count` actions of this session. Raise UndoError, OSError or sqlite3.Error."""
+        from runner.changes.undo.revert import RevertRequest, revert  # most sessions undo nothing
+
         self._store = self._store or Store(self._folder)
         return revert(self._store, self._scope, RevertRequest(count, session=self._session, lineage=self._lineage))
 
@@ -438,6 +439,8 @@ class SnapshotRecorder:
             result = self.revert(count)
         except (OSError, sqlite3.Error, UndoError) as error:
             return False, (f"nothing was undone: {_why(error)}",)
+        from runner.changes.undo.text import revert_text
+
         if done := [item.path for item in result.items if item.obstacle is None]:
             self._news.append(one_line(", ".join(done), _LONGEST))
         return True, tuple(revert_text(result, self._scope.workspace, dry=False, redo=False))
@@ -472,6 +475,9 @@ class SnapshotRecorder:
         count = len(self.actions())
         if not count or self._store is None:
             return []
+        from runner.changes.undo.revert import RevertRequest, revert
+        from runner.changes.undo.text import diff_text
+
         request = RevertRequest(count, dry=True, session=self._session, lineage=self._lineage)
         with convert_failures(self._folder):
             result = revert(self._store, self._scope, request)
@@ -521,6 +527,8 @@ class SnapshotRecorder:
     def _begin(
         self, store: Store, terms: Terms, roots: Roots, words: str, call: str, names: tuple[str, ...]
     ) -> OpenAction:
+        from runner.changes.undo.text import unkept_of  # a transaction needs no scan
+
         with store.turns.locked():
             store.use_rules(self._scope.digest(terms))
             alone = store.turns.alone()
@@ -566,6 +574,10 @@ class SnapshotRecorder:
         reported = [each for each in unkept if each.after is not None and each.after.unkept in _SAID]
         new = [each for each in reported if f"{each.root}/{each.path}" not in self._told]
         self._told |= {f"{each.root}/{each.path}" for each in new}
+        if not new:
+            return ()
+        from runner.changes.undo.text import not_kept  # nearly all files can be stored
+
         lines = not_kept(new)
         self._later += [f"`agent undo` cannot restore {line}" for line in lines]
         return tuple(f"not kept: {line}" for line in lines)
@@ -651,13 +663,14 @@ def snapshot_recorder(
     settings: Settings,
     environ: Mapping[str, str],
     session: str,
-    emit: Emit,
+    say: Say,
     earlier: SessionLineage | None = None,
 ) -> SnapshotRecorder:
-    """Return the recorder for one session in the workspace of `facts`. No folder is created before the first action
-    that may write.
+    """Return the recorder for one session in the workspace of `facts`. `say` shows a notice to the user.
+
+    No folder is created before the first action that may write.
     """
     state = state_dir(environ)
     transactions = transaction_settings(settings)
     scope = scope_of(facts, settings.profile, choice_of(settings), cache_dir(environ), state, transactions)
-    return SnapshotRecorder(place(state, facts.workspace), session, scope, lambda text: emit(Notice(text)), earlier)
+    return SnapshotRecorder(place(state, facts.workspace), session, scope, say, earlier)

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from policy.model.frozen import dataclass, replace
-from policy.model.verdict import Allow, Permit, Problem, Terms
+from policy.model.verdict import Allow, Permit, Problem, Rights, Terms
 from runner.audit.records import Ran
 from runner.frontends.exec.report import ExecCase, Report
 from runner.problems import Exit, Stopped, ending_signals
@@ -82,9 +82,10 @@ async def confine(
                 report.started(case.assessment, verdict, session, enforcement)
                 run = partial(run_confined, backend, verdict, stdin, report, interactive=interactive)
                 transacted = None
-                # The default is off; `value` would load the table of keys to tell that.
-                if case.gate.settings.values.get(("sandbox", "transactions")) is True and not interactive:
-                    from runner.frontends.exec.transacted import run_transacted  # only with transactions
+                writes = verdict.permit.terms.rights is Rights.WORKSPACE_WRITE and not interactive
+                # The default is on; `value` would load the table of keys to tell that.
+                if writes and case.gate.settings.values.get(("sandbox", "transactions")) is not False:
+                    from runner.frontends.exec.transacted import run_transacted  # only for commands that may write
 
                     transacted = await run_transacted(case, verdict, session, backend, lambda layer: run(layer=layer))
                 if transacted is not None:

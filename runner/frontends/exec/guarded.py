@@ -1,13 +1,11 @@
 """Commands of guarded agents, and commands from untrusted text, in `agent exec`: verdict by token, and undo."""
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
 
 from policy.flow.state import FlowMode
 from policy.flow.trusted_later import trusted_later
 from policy.grants.resolve import approve
 from policy.model.action import Action
-from policy.model.frozen import dataclass
 from policy.model.profile import Source
 from policy.model.verdict import Allow, Ask, Deny, Problem
 from runner.approval.remembered import consume, with_grants
@@ -16,7 +14,7 @@ from runner.audit.records import RecordedAnswer
 from runner.changes.undo.lock import UndoError
 from runner.changes.undo.recorder import Hold
 from runner.flow.held_change import HeldChange
-from runner.frontends.exec.report import ExecCase
+from runner.frontends.exec.report import ExecCase, UndoableRun
 from runner.frontends.guard.record import open_grants
 from runner.frontends.guard.tokens import GuardToken
 from runner.frontends.guard.verdicts import question_digest
@@ -25,9 +23,6 @@ from runner.gate.wording import action_words
 from runner.problems import Exit, Stopped
 from runner.text.sanitize import one_line
 from sandbox.backend import Outcome
-
-if TYPE_CHECKING:
-    from runner.changes.transaction.report import RecordedTransaction
 
 _AGAIN = "let the agent call its shell tool again"
 
@@ -52,25 +47,6 @@ def guarded_case(gate: Gate, action: Action, noted: FactRecorder, token: GuardTo
         decided = verdict
     attended = bool(token.asked)
     return ExecCase(gate, found.assessment, decided, answer, attended, noted, found.names, found.by, guarded=token)
-
-
-@dataclass(frozen=True, slots=True)
-class UndoableRun:
-    """The end of a command between two snapshots.
-
-    Attributes:
-        outcome: The outcome of the command.
-        code: The exit code if a signal or an output error ended the run, else None.
-        changed: The changed files with the kind of change; None if they are not known.
-        held: Reports about changes that were taken back, or never applied.
-        transaction: The transaction for the record, if the command ran as one.
-    """
-
-    outcome: Outcome
-    code: int | None
-    changed: tuple[tuple[str, str], ...] | None
-    held: tuple[Problem, ...] = ()
-    transaction: "RecordedTransaction | None" = None
 
 
 async def with_undo(

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from policy.grants.grant import Grant
     from runner.audit.flow_fields import RecordedFlow
+    from runner.changes.transaction.report import RecordedTransaction
     from runner.changes.undo.recorder import SnapshotRecorder
     from runner.frontends.guard.tokens import GuardToken
     from runner.secrets.redactor import RedactingStream
@@ -127,18 +128,35 @@ class ExecCase:
     def recorder(self, session: str) -> "SnapshotRecorder":
         """Return the recorder of file changes, which shows its notices on standard error. The caller closes it."""
         from runner.changes.undo.recorder import snapshot_recorder  # most commands record no changes
-        from runner.events import Notice
         from runner.text.sanitize import visible
 
-        def show(event: object) -> None:
-            if isinstance(event, Notice):
-                say_notice(visible(event.text, lines=False))
+        def show(text: str) -> None:
+            say_notice(visible(text, lines=False))
 
         return snapshot_recorder(self.gate.facts, self.gate.settings, os.environ, session, show)
 
     def session_name(self) -> str:
         """Return the id of the session in the record; empty for a new session."""
         return self.guarded.audit_session if self.guarded else ""
+
+
+@dataclass(frozen=True, slots=True)
+class UndoableRun:
+    """The end of a command whose changes are known.
+
+    Attributes:
+        outcome: The outcome of the command.
+        code: The exit code if a signal or an output error ended the run, else None.
+        changed: The changed files with the kind of change; None if they are not known.
+        held: Reports about changes that were taken back, or never applied.
+        transaction: The transaction for the record, if the command ran as one.
+    """
+
+    outcome: Outcome
+    code: int | None
+    changed: tuple[tuple[str, str], ...] | None
+    held: tuple[Problem, ...] = ()
+    transaction: "RecordedTransaction | None" = None
 
 
 class PlainReport:

@@ -3,14 +3,14 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-from policy.model.verdict import Allow
+from policy.model.verdict import Allow, Problem
 from runner.changes.transaction.transaction import Transaction
 from runner.changes.undo.conclude import conclude
-from runner.frontends.exec.guarded import UndoableRun, held_problem, trusted_files
-from runner.frontends.exec.report import ExecCase
+from runner.frontends.exec.report import ExecCase, UndoableRun
 from runner.gate.wording import action_words
 from runner.stderr import say_notice
 from runner.text.phrases import os_reason
+from runner.text.sanitize import visible
 from sandbox.backend import Backend, Outcome
 from sandbox.workspace.layer import ChangeLayer
 
@@ -41,17 +41,25 @@ async def run_transacted(
         words = action_words(case.assessment.action, case.gate.cwd)
         call = case.guarded.call if case.guarded is not None else ""
         keep = case.guarded is not None or case.gate.flow is not None
-        later = trusted_files(case)
+        later, held = None, tuple[Problem, ...]()
+        if case.gate.flow is not None:
+            from runner.frontends.exec.guarded import held_problem, trusted_files  # few commands state such a source
+
+            later = trusted_files(case)
         try:
             outcome, code = await run(transaction.layer)
         except BaseException:
             conclude(recorder, transaction, permit, words, call, later, keep=keep)
             raise
         done = conclude(recorder, transaction, permit, words, call, later, keep=keep)
+        if code is not None:  # the user ended it: no report about its end follows
+            for each in done.reports:
+                say_notice(visible(f"{each.what}; {each.fix}", lines=False))
         outcome = replace(outcome, violations=(*outcome.violations, *done.reports))
         if done.problem is not None and outcome.problem is None:
             outcome = replace(outcome, problem=done.problem)
-        held = tuple(held_problem(each, case) for each in done.later)
+        if done.later:
+            held = tuple(held_problem(change, case) for change in done.later)
         return UndoableRun(outcome, code, done.changed, held, done.record)
     finally:
         recorder.close()
