@@ -9,7 +9,7 @@ stores share.
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from json import loads
+from json import dumps, loads
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,7 +46,9 @@ Place = Path | str  # path of a file, or URL of a database
 class AuditLog:
     """An open log. Each append blocks on purpose until the record is durable, and raises AuditError if that fails.
 
-    `redact` is applied to every text before it is stored. `signer` is called only when a checkpoint is due.
+    `redact` is applied to every text before it is stored, except to those of a record for which `harmless` returns
+    True. `harmless` gets all texts of the record in one, and must return True only if `redact` changes none of them.
+    `signer` is called only when a checkpoint is due.
     """
 
     def __init__(
@@ -54,19 +56,26 @@ class AuditLog:
         store: LogStore,
         *,
         redact: Callable[[str], str] | None = None,
+        harmless: Callable[[str], bool] = lambda texts: False,
         signer: "Callable[[], Signer] | None" = None,
     ) -> None:
         self.store = store
         self._redact = redact
+        self._harmless = harmless
         self._signer = signer
 
     @classmethod
     def open(
-        cls, place: Place, *, redact: Callable[[str], str] | None = None, signer: "Callable[[], Signer] | None" = None
+        cls,
+        place: Place,
+        *,
+        redact: Callable[[str], str] | None = None,
+        harmless: Callable[[str], bool] = lambda texts: False,
+        signer: "Callable[[], Signer] | None" = None,
     ) -> "AuditLog":
         """Open a file (created with mode 0600) or the database at a URL for appending. Raises AuditError."""
         store = SqliteStore.open(place) if isinstance(place, Path) else _database(place, write=True)
-        return cls(store, redact=redact, signer=signer)
+        return cls(store, redact=redact, harmless=harmless, signer=signer)
 
     @classmethod
     def open_to_read(cls, place: Place, *, any_schema: bool = False) -> "AuditLog":
@@ -231,7 +240,7 @@ class AuditLog:
         named_notes = {}
         body = self._redacted(body)
         if self._redact is not None:
-            notes = [redact_body(note, self._redact)[0] for note in notes]
+            notes = [note if self._is_harmless(note) else redact_body(note, self._redact)[0] for note in notes]
         if notes:
             named_notes = {digest(note): note for note in notes}
             body["facts"] = list(named_notes)
@@ -245,10 +254,14 @@ class AuditLog:
             return append(writing, body)
 
     def _redacted(self, body: dict[str, object]) -> dict[str, object]:
-        if self._redact is None:
+        if self._redact is None or self._is_harmless(body):
             return body
         shown, lost = redact_body(body, self._redact)
         return {**shown, "redacted": lost} if lost else shown
+
+    def _is_harmless(self, body: dict[str, object]) -> bool:
+        # JSON escapes no character with which a key begins, so a beginning is found in it as in the text itself.
+        return self._harmless(dumps(body))
 
     def _known(self, row: RecordRow | None) -> Record | None:
         return self._record(row) if row is not None else None
@@ -340,5 +353,7 @@ def open_log(
         signer = required_signer
 
     # The command line may contain a key, for example if the caller's shell expanded a variable.
-    redact = redact or Redactor(live=True, shapes=True).text
-    return AuditLog.open(log_place(settings, environ), redact=redact, signer=signer)
+    own = Redactor(live=True, shapes=True)
+    if redact is not None:
+        return AuditLog.open(log_place(settings, environ), redact=redact, signer=signer)
+    return AuditLog.open(log_place(settings, environ), redact=own.text, harmless=own.is_harmless, signer=signer)

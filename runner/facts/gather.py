@@ -224,24 +224,38 @@ def _carved(root: str, secrets: Secrets, depth: int = 6) -> list[str]:
 
 def _etc(profile: Profile, secrets: Secrets, folders: frozenset[str]) -> list[str]:
     """Return the existing entries of /etc, and the targets of their links that nothing else covers."""
-    plain = [entry for entry in profile.etc if not any(char in entry for char in "*?")]
+    top, links = _real("/etc"), _links("/etc")
     wild = name_patterns(tuple(entry for entry in profile.etc if any(char in entry for char in "*?")))
-    top, listed = _real("/etc"), _listed("/etc")
-    matched = [name for name in sorted(listed or ()) if wild.hold(name)]
-    missing = _absent(listed)
+    plain = [entry for entry in profile.etc if not any(char in entry for char in "*?")]
+    missing, covered = _absent(list(links) if links is not None else None), {*folders}
     entries: list[str] = []
-    for name in dict.fromkeys([*plain, *matched]):
+    for name in dict.fromkeys([*plain, *(name for name in sorted(links or ()) if wild.hold(name))]):
         path = f"/etc/{name}"
-        if missing(name) or not os.path.lexists(path):
-            continue
-        real = _real(path) if "/" in name or os.path.islink(path) else f"{top}/{name}"
+        if links is None or name not in links:  # a path, or a name in another case
+            if missing(name) or not os.path.lexists(path):
+                continue
+            linked = "/" in name or os.path.islink(path)
+        else:
+            linked = links[name]
+        real = _real(path) if linked else f"{top}/{name}"
         both = {path, real}  # most are not links: checked once
         if any(secrets.exposed_by(one) or secrets.holds_folder(one) for one in both):
             continue
         entries.append(path)
-        if not inside(real, "/proc") and not inside(real, "/dev") and not within(real, folders | {*entries}):
+        covered.add(path)
+        if not inside(real, "/proc") and not inside(real, "/dev") and not within(real, covered):
             entries.append(real)
+            covered.add(real)
     return entries
+
+
+def _links(folder: str) -> dict[str, bool] | None:
+    """Return the names in `folder`, each with True for a link; None if it cannot be listed."""
+    try:
+        with os.scandir(folder) as found:
+            return {entry.name: entry.is_symlink() for entry in found}
+    except OSError:
+        return None
 
 
 def _listed(folder: str) -> list[str] | None:

@@ -2,7 +2,7 @@
 
 import os
 import stat
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from fnmatch import fnmatchcase
 from itertools import islice
 
@@ -148,7 +148,7 @@ def outermost(roots: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(root for root in roots if not within(os.path.dirname(root), every)))
 
 
-def within(path: str, roots: frozenset[str]) -> bool:
+def within(path: str, roots: Set[str]) -> bool:
     """Return True if `path` is one of `roots`, or lies below one."""
     while path not in roots and path != (above := os.path.dirname(path)):
         path = above

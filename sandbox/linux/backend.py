@@ -377,7 +377,8 @@ class Linux:
             helper.open_egress(terms.hosts, self.resolver, broker_for(terms, self.lend), self.network)
         self.pool.note_network(helper, terms)
         checks = canary_probe.judge_canary(said, helper.decoys, self.name, shared=helper.entered is not None)
-        helper.drop_decoys()
+        if self.name != "T1" or self.ahead is None or self.ahead.later is None:  # else with the helper, later
+            helper.drop_decoys()
         helper.enforcement = self._enforced(checks, helper.scan, helper.group)
         if broken := [name for name, held in helper.enforcement.checks if not held]:
             from sandbox.inside.canary import WORDS

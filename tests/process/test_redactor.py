@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from policy.model.action import RunArgv, RunScript
 from policy.model.tier import Mode, Tier
 from policy.model.verdict import Problem
+from runner.audit.log import redact_body
 from runner.engine.event_redaction import RedactingEmitter
 from runner.events import (
     ActionFinished,
@@ -32,7 +33,7 @@ from runner.events import (
     ToolProposed,
 )
 from runner.messages import AssistantMessage, TextBlock, ThinkingBlock, ToolCall, Usage
-from runner.secrets.redactor import Redactor
+from runner.secrets.redactor import SHAPES, Redactor
 from runner.secrets.secret import MASK, SHORTEST, Secret, _registered, register_environment
 from runner.stderr import print_problem, say
 from sandbox.backend import Outcome, Violation
@@ -558,3 +559,21 @@ def test_a_key_that_was_typed_in_the_wrong_place_is_not_shown(tell: str, capfd: 
     assert MASK in shown
     assert key not in shown
     assert key[7:20] not in shown
+
+
+_BEGUN = (*SHAPES, "a1B2" * 10, "\n", '"', "\\", "\u00e9", "plain", " ", "-----BEGIN RSA PRIVATE KEY-----")
+
+
+@given(st.lists(st.lists(st.sampled_from(_BEGUN), max_size=4).map("".join), max_size=4))
+def test_a_record_that_is_harmless_as_a_whole_is_so_in_each_text(texts: list[str]) -> None:
+    """The log then stores the record as it is (`AuditLog`)."""
+    redactor = Redactor(shapes=True)
+    body: dict[str, object] = {"kind": "x", "said": {text: [text] for text in texts}}
+    if redactor.is_harmless(json.dumps(body)):
+        assert redact_body(body, redactor.text) == (body, [])
+
+
+def test_no_record_is_harmless_as_a_whole_while_a_secret_is_known() -> None:
+    assert Redactor(shapes=True).is_harmless("ls")
+    assert not Redactor((Secret("hunter2hunter2"),), shapes=True).is_harmless("ls")
+    assert not any(Redactor(shapes=True).is_harmless(json.dumps([begin])) for begin in SHAPES)

@@ -5,6 +5,7 @@ pure functions of `policy`. No settings, no facts about the machine and no envir
 is the forecast (`forecast.py`), which decides nothing.
 """
 
+import contextlib
 import gc
 import os
 import sys
@@ -55,11 +56,23 @@ def load_program(main: Main) -> int:
     for action in (*actions, WriteFile("/usr/a", "b")):
         gate.evaluate(action, unattended=False)
     code = _rehearse(main, _REHEARSED)
+    _judge_usual_paths()
     forget_facts()
     gc.enable()
     gc.collect()
     gc.freeze()  # a worker looks at none of these objects, so it copies none of their pages
     return code
+
+
+def _judge_usual_paths() -> None:
+    """Let `policy` judge the paths of the system for the home and the folders of this user, as each command does."""
+    from runner.config.load import packaged
+    from runner.facts.gather import gather, unfit_folder
+    from runner.state.paths import PlaceError
+
+    with contextlib.suppress(PlaceError):
+        gather("/usr", os.environ, packaged().profile)
+        unfit_folder("/usr", os.environ, packaged().profile)
 
 
 def _import_late_modules() -> None:
