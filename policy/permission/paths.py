@@ -115,7 +115,7 @@ def path_denials(rules: Iterable[PermissionRule], facts: Facts) -> tuple[tuple[s
     locked: dict[str, None] = {}
     hidden: dict[str, None] = {}
     for rule in rules:
-        if _denies_any_command(rule) and not rule.expired(facts.today):
+        if denies_any_command(rule) and not rule.expired(facts.today):
             locked |= dict.fromkeys(filter(None, (locked_by(path, facts) for path in rule.write)))
             hidden |= dict.fromkeys(filter(None, (hidden_by(path, facts) for path in rule.read)))
     return tuple(locked), tuple(hidden)
@@ -154,11 +154,11 @@ def _holds(rule: PermissionRule, pattern: str, right: str | None, roots: Iterabl
     """Return True if the rule denies, and a right expresses the denial or no root contains a path of the pattern."""
     if rule.verdict is not Ruling.DENY:
         return False
-    expressed = _denies_any_command(rule) and right is not None
+    expressed = denies_any_command(rule) and right is not None
     return expressed or not any(touches(pattern, root, facts, below=True) for root in roots)
 
 
-def _denies_any_command(rule: PermissionRule) -> bool:
+def denies_any_command(rule: PermissionRule) -> bool:
     """Return True if the rule denies paths for any command, so that rights can express it."""
     return rule.verdict is Ruling.DENY and not (rule.run or rule.tool or rule.tier or rule.source)
 

@@ -258,7 +258,8 @@ def replay(
 
     Without --policy: under the configuration that is in effect in each workspace now. An action that a user was asked
     about has the verdict `ask`, whatever the answer. An action is counted as unknown if the log does not contain all
-    facts for a verdict, for example because a text was cut.
+    facts for a verdict, for example because a text was cut. The recorded changes of commands are judged as well: those
+    that a rule of the policy denies, or that `--flow guard` holds back, are listed.
 
     Exit 0; with --fail-above, 1 if an action of a higher tier would be newly allowed; with --strict, 1 if an action
     could not be judged.
@@ -273,11 +274,12 @@ def replay(
     """
     from policy.evaluation import fingerprint
     from runner.audit.export.out import counted
-    from runner.audit.reports.replay import NotRecorded, Replay
+    from runner.audit.reports.replay import NewVerdict, NotRecorded, Replay
+    from runner.audit.reports.replay_changes import changes_under
     from runner.audit.reports.replay_policies import Policies, configuration
     from runner.audit.reports.replay_report import Replayed, document, lines
     from runner.facts.gather import look_at
-    from runner.gate.gate import folder
+    from runner.gate.gate import folder, ruling
 
     worst = _tier(fail_above) if fail_above is not None else None
     cells = _matrix(matrix or [])
@@ -294,7 +296,13 @@ def replay(
                     found.malformed += 1
                 else:
                     judge = policies.of(deed)
-                    found.add(deed, judge if isinstance(judge, NotRecorded) else cases.rejudge(deed, judge))
+                    again = judge if isinstance(judge, NotRecorded) else cases.rejudge(deed, judge)
+                    found.add(deed, again)
+                    denied = isinstance(again, NewVerdict) and ruling(again.verdict) is Ruling.DENY
+                    if "transaction" in deed.outcome and not isinstance(judge, NotRecorded) and not denied:
+                        facts = cases.facts(deed)
+                        changes = changes_under(deed, judge, facts) if facts is not None else None
+                        found.changes += [changes] if changes is not None else []
     above = found.above(worst) if worst is not None else []
     if json:
         print(json_line(document(found, fingerprint(here.profile, here.rules, cells), above)))

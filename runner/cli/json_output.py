@@ -246,8 +246,8 @@ OUTPUTS: tuple[JsonOutput, ...] = (
         Form.OBJECT,
         "The recorded actions whose verdict differs under another policy.",
         _fields(
-            """replayed number, policy text, differences objects, counts object, unknown objects, malformed number,
-            looked number, above objects"""
+            """replayed number, policy text, differences objects, changes objects, counts object, unknown objects,
+            malformed number, looked number, above objects"""
         ),
         open=True,
     ),

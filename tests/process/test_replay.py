@@ -37,6 +37,7 @@ from runner.gate.gate import ruling
 from runner.gate.policy_tools.expectations import Bench, shipped_tables
 from runner.gate.policy_tools.reference_machine import model_facts
 from tests.support import forked_agent, grant_questions
+from tests.support.layers import overlays_work
 from tests.support.places import TESTS
 
 AGENT = str(Path(sys.executable).parent / "agent")
@@ -512,6 +513,39 @@ def test_another_policy_in_words(lived: tuple[Path, Path]) -> None:
     if os.environ.get("UPDATE_GOLDEN"):
         GOLDEN.write_text(told)
     assert told == GOLDEN.read_text()
+
+
+@pytest.mark.skipif(not overlays_work(), reason="this user cannot mount an overlay")
+def test_what_commands_changed_is_judged_whatever_their_text_says(tmp_path: Path) -> None:
+    home, work = tmp_path, tmp_path / "work"
+    work.mkdir()
+    (home / ".config/ringfence").mkdir(parents=True)
+    (home / ".config/ringfence/config.toml").write_text('flow = "note"\n')
+    (home / "new.toml").write_text(NEW)
+    (work / "b.txt").write_text("old\n")
+    (work / "make.sh").write_text("echo new > b.txt; echo x > c.txt; echo evil > requirements.txt\n")
+    ran = ("exec", "--unattended", "--mode", "trust-project")
+    agent(*ran, "bash make.sh", cwd=work, home=home)
+    (work / "make.sh").write_text("echo worse > requirements.txt; echo y > c.txt\n")
+    agent(*ran, "--untrusted", "issue 1", "bash make.sh", cwd=work, home=home)
+    agent(*ran, "rm b.txt", cwd=work, home=home)
+
+    def found(*words: str) -> list[tuple[str, list[tuple[str, str, str]]]]:
+        done = agent("audit", "replay", "--json", *words, cwd=work, home=home)
+        assert done.returncode == 0, done.stderr
+        return [
+            (each["action"], [(Path(file["path"]).name, file["how"], file["reason"]) for file in each["files"]])
+            for each in json.loads(done.stdout)["changes"]
+        ]
+
+    assert found() == []
+    # The third command is denied as a whole.
+    assert found("--policy", str(home / "new.toml")) == [("bash make.sh", [("b.txt", "written", "protected")])]
+    later = ("requirements.txt", "modified", "trusted-later")
+    assert found("--flow", "guard") == [("bash make.sh", [later])], "the first command came from the user"
+    told = agent("audit", "replay", "--policy", str(home / "new.toml"), cwd=work, home=home).stdout
+    assert "held back        1  commands whose changes would not be applied completely" in told
+    assert f"written {work}/b.txt: b is ours ({home}/new.toml:2)" in told
 
 
 def test_a_malformed_call_is_counted_and_not_judged(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from policy.grants.grant import Grant
 from policy.grants.resolve import resolve
 from policy.model.action import ACTIONS, Action
 from policy.model.assessment import Assessment, RuleRef
-from policy.model.facts import PathFact
+from policy.model.facts import Facts, PathFact
 from policy.model.frozen import dataclass
 from policy.model.profile import Layer, PermissionRule, Profile, Source
 from policy.model.tier import MATRIX, Matrix, Mode, Ruling
@@ -115,6 +115,16 @@ class Replay:
                 self._known.clear()
             found = self._known[key] = rejudge(deed, policy, self._facts, now=self._now)
         return found
+
+    def facts(self, deed: DecisionTrail) -> Facts | None:
+        """Return the recorded facts of a decision; None if they are not recorded. What was not asked about is told as
+        missing.
+        """
+        try:
+            day = _day(deed.body, deed.session.body) if deed.session is not None else None
+            return Recorded(*_parts(deed.body, self._facts), day).facts
+        except (_UnknownError, ValueError, OverflowError):
+            return None
 
 
 class _UnknownError(Exception):

@@ -8,10 +8,12 @@ from policy.model.tier import Ruling, Tier
 from runner.audit.decisions import DecisionTrail
 from runner.audit.fields import beginning, items
 from runner.audit.reports.replay import NOT_ASKED, NewVerdict, NotRecorded, recorded_ruling
+from runner.audit.reports.replay_changes import ReplayedChanges
 from runner.gate.gate import ruling
 from runner.text.phrases import many
 from runner.text.sanitize import one_line, visible
 
+_HELD = 20  # listed commands whose changes would be held back
 _SHOWN = 3  # listed actions of one group
 _NAMED = 5  # listed records of one reason why actions cannot be judged
 _RED, _GREEN, _YELLOW, _DIM, _END = "\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[2m", "\x1b[0m"
@@ -72,6 +74,7 @@ class Replayed:
         self.looked = 0  # number of verdicts that depend on today's disk
         self.differences: list[Difference] = []
         self.unknown: dict[NotRecorded, list[int]] = {}
+        self.changes: list[ReplayedChanges] = []  # of commands, by what they did
 
     def add(self, deed: DecisionTrail, found: NewVerdict | NotRecorded) -> None:
         self.count += 1
@@ -139,7 +142,24 @@ def lines(found: Replayed, *, colour: bool = False, width: int = 110) -> Iterato
                 yield f"{'':>20} and {len(group) - _SHOWN} more"
                 break
             yield f"{each.deed.record.id:>18}  {action}{_without(each)}"
+    yield from _changes(found, width)
     yield from _counts(found)
+
+
+def _changes(found: Replayed, width: int) -> Iterator[str]:
+    """Yield the commands whose recorded changes the other policy would not have let through."""
+    if found.changes:
+        yield f"{'held back':<12} {len(found.changes):>5}  commands whose changes would not be applied completely"
+    for each in found.changes[:_HELD]:
+        yield f"{each.deed.record.id:>18}  {one_line(each.deed.action, max(width - 20, 30))}"
+        for change in each.changes[:_SHOWN]:
+            yield visible(f"{'':>20}{change.how} {change.path}: {change.why}", lines=False)
+        if (more := len(each.changes) - _SHOWN) > 0:
+            yield f"{'':>20}and {more} more"
+        if each.unknown:
+            yield f"{'':>20}{many(each.unknown, 'further change')} of this command not recorded by name"
+    if (more := len(found.changes) - _HELD) > 0:
+        yield f"{'':>20}and {many(more, 'more command')}"
 
 
 def _told(side: VerdictSummary) -> str:
@@ -190,6 +210,19 @@ def document(found: Replayed, policy: str, above: Iterable[Difference] = ()) -> 
                 "looked": list(each.looked),
             }
             for each in found.differences
+        ],
+        "changes": [
+            {
+                "record": each.deed.record.id,
+                "session": each.deed.body.get("session"),
+                "action": each.deed.action,
+                "files": [
+                    {"path": file.path, "how": file.how, "reason": file.reason, "why": file.why}
+                    for file in each.changes
+                ],
+                "unknown": each.unknown,
+            }
+            for each in found.changes
         ],
         "counts": {change.name.lower(): count for change, count in found.counts.items()},
         "unknown": [{"why": kind.kind, "records": numbers} for kind, numbers in found.unknown.items()],
