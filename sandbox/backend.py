@@ -382,11 +382,10 @@ class Backend(Protocol):
         """
         ...
 
-    def prepare(self, terms: Terms, layer: ChangeLayer) -> None:
-        """Start in the background what a later `run` with this layer needs, so that it starts sooner.
+    def prepare(self, terms: Terms, folder: str) -> None:
+        """Start in the background what a later `run` with a layer made in `folder` needs, so that it starts sooner.
 
-        Without this call, or if the preparation fails, that `run` does everything itself. The folders of a layer that
-        is not needed any more may be removed.
+        Without this call, or if the preparation fails, that `run` does everything itself.
         """
         ...
 

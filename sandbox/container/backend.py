@@ -103,7 +103,7 @@ class Container:
         self.pool.give_back(terms, box)
         return box.enforcement
 
-    def prepare(self, terms: Terms, layer: ChangeLayer) -> None:
+    def prepare(self, terms: Terms, folder: str) -> None:
         pass  # there are no layers
 
     async def layered(self, terms: Terms, folder: str) -> str:

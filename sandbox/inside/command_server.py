@@ -42,6 +42,7 @@ class CommandServer:
         self.watchdog = Watchdog(plan)
         self.alone = plan.tier != "T3"  # PID 1 of its own namespace
         self.vanishing = plan.vanishing
+        self.layered = bool(plan.layers)
         smaller = "disk" if plan.disk and (resource.RLIMIT_FSIZE, plan.disk) in plan.rlimits else "file"
         # The limits of one process, signal(7).
         self.signals = {int(signal.SIGXCPU): "cpu", int(signal.SIGXFSZ): smaller}
@@ -127,6 +128,8 @@ class CommandServer:
             ended = ended or self.watchdog.last()
             if self.vanishing:
                 safe_rmtree.empty(self.vanishing)
+            if self.layered:
+                os.chdir("/")  # so that nothing uses the overlay of this command any more
             self.say(f"exit {status} {ended or '-'} {used}")
         finally:  # after the answer, so that the runner need not wait for it
             self.poll.unregister(watched)
@@ -361,24 +364,33 @@ def prepared(control: socket.socket, values: dict[str, object]) -> tuple[Plan, c
 
 
 def confined(
-    control: socket.socket, plan: Plan, mapper: socket.socket | None = None, base: confine.Base | None = None
+    control: socket.socket,
+    plan: Plan,
+    mapper: socket.socket | None = None,
+    base: confine.Base | None = None,
+    other: socket.socket | None = None,
 ) -> None:
     """Run the rest of the confinement and then the loop, in the process that serves requests. Never returns.
 
     `mapper` is, for root, the socket to the other half of the helper, which can write the maps of a user namespace.
-    `base` is a part of the root that exists already.
+    `base` is a part of the root that exists already. `other` is, for T1, a socket to the other half for the overlays.
     """
     global SCOPED
     if plan.warm:
         warm()
     shown = shown_network(plan) if plan.tier == "T1" else []
     shares = confine.watch_shares() if mapper is not None else ()
+    overlays, switch = list[int](), -1
     confine.follow_parent()
     os.setsid()
     if plan.tier == "T1":
         if plan.loopback and not plan.joined:
             confine.loopback_up()
-        settings = confine.build_root(plan, base)
+        if len(plan.layers) > 1:
+            from sandbox.inside import layer_switch  # for helpers that serve several commands on layers
+        settings, overlays = confine.build_root(plan, base)
+        if overlays and other is not None:
+            switch = layer_switch.offer(other, confine.layered(plan), overlays)
         syscalls.set_hostname("sandbox")
     elif plan.tier == "T2":
         mount_check.check(plan.expected, plan.real)
@@ -397,21 +409,38 @@ def confined(
             confine.follow_parent()  # again, because new credentials may clear the setting (prctl(2))
         if settings >= 0:
             os.close(settings)
+    if other is not None:
+        other.close()
     server = CommandServer(control, plan)
     confine.own_input()
-    confine.lock_in(plan)
+    confine.lock_in(plan, overlays)
     if plan.tier == "T3":
         SCOPED = signals_are_scoped(plan.outside)
     said = server.prove()
     # THREAT T52: a process with the listener could answer commands instead of the proxy. No command inherits it.
     handles = [*([listener.detach()] if listener is not None else ()), *shown]
-    if plan.layer:
-        handles.append(os.pidfd_open(os.getpid()))  # last: by it the runner sees that all processes have ended
+    if plan.layers:
+        handles.append(os.pidfd_open(os.getpid()))  # by it the runner sees that all processes have ended
+    if switch >= 0:
+        handles.append(switch)  # last
     socket.send_fds(control, [said.encode("ascii", "replace") + b"\n"], handles)
     for handle in handles:
         os.close(handle)
     server.serve()
     os._exit(0)
+
+
+def wait_for_overlays(other: socket.socket, child: int) -> None:
+    """Switch the overlays if `child` has several. Any error ends the helper: it must not run a further command."""
+    if not other.recv(1, socket.MSG_PEEK):
+        other.close()
+        return  # the child has one overlay or none
+    try:
+        from sandbox.inside import layer_switch
+
+        layer_switch.serve(other, child)
+    finally:
+        os._exit(1)
 
 
 def signals_are_scoped(outside: int) -> bool:
@@ -446,6 +475,7 @@ def main() -> None:
         if plan.tier == "T2":
             confined(control, plan)  # this is process 1 of bubblewrap's namespaces
         mappers = socket.socketpair() if plan.tier == "T1" and confine.may_map_all() else None
+        halves = socket.socketpair() if plan.tier == "T1" else None
         if plan.tier == "T1":
             confine.enter_namespaces(network)
         child, builds, early = os.fork(), early, False
@@ -453,9 +483,13 @@ def main() -> None:
             if mappers:
                 mappers[0].close()
             base = None
+            if halves:
+                halves[0].close()
             if builds:
                 plan, base = prepared(control, values)
-            confined(control, plan, mappers[1] if mappers else None, base)
+            confined(control, plan, mappers[1] if mappers else None, base, halves[1] if halves else None)
+        if halves:
+            halves[1].close()
         if mappers:
             mappers[1].close()
             confine.map_ids(mappers[0], child)
@@ -474,5 +508,7 @@ def main() -> None:
         outlive(control, child)
     control.close()
     # This half only waits: it ends when the runner ends, and the child ends with it.
+    if halves:
+        wait_for_overlays(halves[0], child)
     os.waitpid(child, 0)
     os._exit(0)

@@ -191,11 +191,11 @@ def _build_base(steps: tuple[tuple[str, str, str], ...]) -> tuple[int, int]:
     return tree, settings
 
 
-def build_root(plan: Plan, base: Base | None = None) -> int:
+def build_root(plan: Plan, base: Base | None = None) -> tuple[int, list[int]]:
     """Mount all files of the plan in a staging folder, make it the root, and detach the host's tree. Raises OSError.
 
     `base` is a root that already has some of the mounts of the plan. Return a descriptor of a writable /proc/sys, which
-    the caller closes; -1 if the kernel has none.
+    is -1 if the kernel has none, and the descriptors of the overlays (`_Mounts.overlays`). The caller closes them.
     """
     enter_mounts()
     built = frozenset(base.steps) if base is not None else frozenset[tuple[str, str, str]]()
@@ -212,7 +212,7 @@ def build_root(plan: Plan, base: Base | None = None) -> int:
     os.chdir(stage)
     syscalls.detach_root()
     _set_attributes("/", syscalls.ATTR_RDONLY | syscalls.ATTR_NOSUID | syscalls.ATTR_NODEV)
-    return settings
+    return settings, mounts.overlays
 
 
 def enter_mounts() -> None:
@@ -241,16 +241,29 @@ def _new_root(stage: str) -> int:
 
 
 class _Mounts:
-    """Mounts of one root: their sources, opened, until they are attached. Raises OSError."""
+    """Mounts of one root: their sources, opened, until they are attached. Raises OSError.
+
+    Attributes:
+        overlays: After `attach`, if the plan has several layers: a descriptor of the folder on which the overlay of the
+            workspace lies, one of that overlay, and one of each further overlay in the order of use. These are attached
+            nowhere, each with all mounts that lie over the workspace.
+    """
 
     def __init__(self, plan: Plan, steps: tuple[tuple[str, str, str], ...]) -> None:
+        self.overlays: list[int] = []
         self._plan, self._steps = plan, steps
-        self._trees: dict[int, int] = {}  # mounts that are attached nowhere, by the index of their step
+        # Mounts that are attached nowhere, by the index of their step: for each layer those over the workspace, and
+        # with the first one all others.
+        self._trees: tuple[dict[int, int], ...] = tuple({} for _ in plan.layers or ((),))
         self._lower, self._layered = -1, ""  # the workspace below an overlay: its descriptor and its path
-        for index, (kind, source, _) in enumerate(steps):
+        self._over: list[int] = []  # the steps of the overlay and of what lies over the workspace
+        for index, (kind, source, target) in enumerate(steps):
             if kind == "layer":
                 self._layered, self._lower = source, syscalls.open_path(source, syscalls.RESOLVE_NO_SYMLINKS)
-                self._trees[index] = _overlay(plan, self._lower)
+                for trees, folders in zip(self._trees, plan.layers, strict=True):
+                    trees[index] = _overlay(folders, self._lower)
+            if over := bool(self._layered) and syscalls.within(target, (self._layered,)):
+                self._over.append(index)
             if kind in ("ro", "rw"):
                 device = source.startswith("/dev/")
                 attributes = syscalls.ATTR_NOSUID | syscalls.ATTR_NOEXEC if device else _GUARDED
@@ -258,57 +271,105 @@ class _Mounts:
                 attributes |= syscalls.ATTR_RDONLY if kind == "ro" or device else 0
                 # THREAT T18: another command may replace the source by a link to the host at the same time.
                 links = not syscalls.within(source, plan.real)
-                self._trees[index] = syscalls.clone_tree(source, attributes, links=links)
+                for trees in self._trees if over else self._trees[:1]:
+                    trees[index] = syscalls.clone_tree(source, attributes, links=links)
 
     def attach(self, stage: str, put: dict[str, str]) -> None:
         """Attach the mounts to the root on `stage`. `put`: target -> kind of the mounts that are there."""
-        plan, trees, layered = self._plan, self._trees, self._layered
         root = os.open(stage, os.O_PATH | os.O_CLOEXEC)
         # THREAT T163: a process may move a file to a name that no mount covers, and leave another file in its place.
-        marks = dict(plan.marks)
-        for index, (kind, source, target) in enumerate(self._steps):
-            place, links = stage + target, not syscalls.within(target, plan.real)
-            # THREAT T18: folders of the host are never changed, because a command may change them at the same time:
-            # their mount points must exist, or this step fails. Mount points are made only in the new, private file
-            # systems.
-            ours = put.get(mount_check.nearest(target, put)) not in ("ro", "rw", "layer", "part")
-            covered = marks.get(target) if not ours else None  # a new mount point covers no file
-            over = bool(layered) and kind != "layer" and syscalls.within(target, (layered,))
-            put[target] = kind
-            if kind == "link":
-                if not ours:
-                    raise syscalls.KernelError(f"make the link {target}", errno.EEXIST)
-                os.makedirs(os.path.dirname(place), exist_ok=True)
-                os.symlink(source, place)
-            elif kind == "mask":
-                empty = stage + (_EMPTY_FOLDER if source == "dir" else _EMPTY_FILE)
-                tree = syscalls.clone_tree(empty, _GUARDED | syscalls.ATTR_RDONLY)
-                syscalls.attach_tree(tree, root, target, links=links, covered=None if over else covered)
-            else:
-                if ours:
-                    _make_place(place, folder=kind not in ("ro", "rw") or stat.S_ISDIR(os.fstat(trees[index]).st_mode))
-                if kind == "tmpfs":
-                    size = int(source) if source else plan.tmpfs
-                    trees[index] = syscalls.fresh_tmpfs("1777" if target == "/dev/shm" else "0700", size)
-                if kind != "folder":
-                    syscalls.attach_tree(trees[index], root, target, links=links, covered=None if over else covered)
-                if kind == "layer":
-                    # THREAT T299: a folder of the workspace that stays writable below another mount is one of the
-                    # overlay. It is opened before any mount covers it.
-                    for part, (other, path, _) in enumerate(self._steps):
-                        if other == "part":
-                            trees[part] = syscalls.clone_tree(path, _GUARDED, links=False, root=root)
-            if over and covered is not None:
-                # An overlay on another file system has inodes of its own, so the file is compared in the workspace.
-                syscalls.require_inode(os.path.relpath(target, layered), covered, self._lower)
+        self._marks = dict(self._plan.marks)
+        further = len(self._trees) > 1
+        for index, (kind, _, target) in enumerate(self._steps):
+            if kind == "layer" and further:
+                self._prepare_further(stage, root, put)
+            self._attach(index, self._trees[0], stage, root, put)
+            if kind == "layer" and further:  # before any mount covers it
+                self.overlays.insert(1, self._open(target, root))
         if self._lower >= 0:
             os.close(self._lower)
         os.close(root)
 
+    def _prepare_further(self, stage: str, root: int, put: dict[str, str]) -> None:
+        """Build the overlays after the first one at their place, and detach each with all mounts over it."""
+        place, workspace = -1, self._layered
+        for trees in self._trees[1:]:
+            done = dict(put)
+            for index in self._over:
+                if place < 0:
+                    self._make_place(index, trees, stage, done)
+                    place = self._open(workspace, root)
+                self._attach(index, trees, stage, root, done)
+            whole = self._open(workspace, root)
+            self.overlays.append(syscalls.clone_tree(workspace, 0, links=False, root=root))
+            os.fchdir(whole)
+            os.close(whole)
+            syscalls.detach_here()
+        self.overlays.insert(0, place)
 
-def _overlay(plan: Plan, lower: int) -> int:
-    """Return the overlay of the open workspace `lower`, attached nowhere. Raises OSError."""
-    upper, work = (syscalls.open_path(path, syscalls.RESOLVE_NO_SYMLINKS) for path in plan.layer)
+    def _open(self, path: str, root: int) -> int:
+        return syscalls.open_path(path, syscalls.RESOLVE_IN_ROOT | syscalls.RESOLVE_NO_SYMLINKS, root)
+
+    def _attach(self, index: int, trees: dict[int, int], stage: str, root: int, put: dict[str, str]) -> None:
+        """Attach the mount of one step, which is in `trees` unless it is made here."""
+        plan, layered = self._plan, self._layered
+        kind, source, target = self._steps[index]
+        links = not syscalls.within(target, plan.real)
+        # THREAT T18: folders of the host are never changed, because a command may change them at the same time: their
+        # mount points must exist, or this step fails. Mount points are made only in the new, private file systems.
+        ours = self._ours(target, put)
+        covered = self._marks.get(target) if not ours else None  # a new mount point covers no file
+        over = bool(layered) and kind != "layer" and syscalls.within(target, (layered,))
+        if kind == "link":
+            if not ours:
+                raise syscalls.KernelError(f"make the link {target}", errno.EEXIST)
+            os.makedirs(os.path.dirname(stage + target), exist_ok=True)
+            os.symlink(source, stage + target)
+        elif kind == "mask":
+            empty = stage + (_EMPTY_FOLDER if source == "dir" else _EMPTY_FILE)
+            tree = syscalls.clone_tree(empty, _GUARDED | syscalls.ATTR_RDONLY)
+            syscalls.attach_tree(tree, root, target, links=links, covered=None if over else covered)
+        else:
+            self._make_place(index, trees, stage, put)
+            if kind == "tmpfs":
+                size = int(source) if source else plan.tmpfs
+                trees[index] = syscalls.fresh_tmpfs("1777" if target == "/dev/shm" else "0700", size)
+            if kind != "folder":
+                syscalls.attach_tree(trees[index], root, target, links=links, covered=None if over else covered)
+            if kind == "layer":
+                # THREAT T299: a folder of the workspace that stays writable below another mount is one of the overlay.
+                # It is opened before any mount covers it.
+                for part, (other, path, _) in enumerate(self._steps):
+                    if other == "part":
+                        trees[part] = syscalls.clone_tree(path, _GUARDED, links=False, root=root)
+        put[target] = kind
+        if over and covered is not None:
+            # An overlay on another file system has inodes of its own, so the file is compared in the workspace.
+            syscalls.require_inode(os.path.relpath(target, layered), covered, self._lower)
+
+    def _ours(self, target: str, put: dict[str, str]) -> bool:
+        """Return True if `target` lies in a new, private file system."""
+        return put.get(mount_check.nearest(target, put)) not in ("ro", "rw", "layer", "part")
+
+    def _make_place(self, index: int, trees: dict[int, int], stage: str, put: dict[str, str]) -> None:
+        """Create the mount point of a step in a new, private file system, unless it exists."""
+        kind, _, target = self._steps[index]
+        if self._ours(target, put):
+            folder = kind not in ("ro", "rw") or stat.S_ISDIR(os.fstat(trees[index]).st_mode)
+            _make_place(stage + target, folder=folder)
+
+
+def layered(plan: Plan) -> str:
+    """Return the path of the workspace of a plan with layers."""
+    return next(target for kind, _, target in plan.mounts if kind == "layer")
+
+
+def _overlay(folders: tuple[str, str], lower: int) -> int:
+    """Return an overlay of the open workspace `lower`, attached nowhere. Raises OSError.
+
+    `folders` are its upper and its work folder.
+    """
+    upper, work = (syscalls.open_path(path, syscalls.RESOLVE_NO_SYMLINKS) for path in folders)
     try:
         return syscalls.fresh_overlay(lower, upper, work)
     finally:
@@ -443,9 +504,11 @@ def own_input() -> None:
         os.dup2(null, 0)
 
 
-def lock_in(plan: Plan) -> None:
+def lock_in(plan: Plan, overlays: list[int]) -> None:
     """Apply all remaining restrictions, from limits to seccomp. Then this process and its children can only use the
     Terms.
+
+    `overlays` are descriptors of overlays of the workspace that are attached later. They are closed.
     """
     for number, value in plan.rlimits:
         _, hard = resource.getrlimit(number)
@@ -455,7 +518,14 @@ def lock_in(plan: Plan) -> None:
         resource.setrlimit(number, (ceiling, above if hard == resource.RLIM_INFINITY else min(above, hard)))
     syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1, "no new privileges")
     fs, net, scoped, size, flags = plan.handled
-    syscalls.landlock(fs, net, scoped, list(plan.landlock), size, flags)
+    rules: list[tuple[str | int, int]] = list(plan.landlock)
+    if overlays:
+        workspace = layered(plan)
+        # A rule belongs to an inode, wherever it is mounted, and each overlay has a root of its own (landlock(7)).
+        rules += [(overlay, access) for path, access in plan.landlock if path == workspace for overlay in overlays[2:]]
+    syscalls.landlock(fs, net, scoped, rules, size, flags)
+    for overlay in overlays:
+        os.close(overlay)
     syscalls.drop_capabilities()
     syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0, "become non-dumpable")
     for program in plan.programs:

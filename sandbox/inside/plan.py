@@ -8,7 +8,8 @@ class Plan:
         tier: "T1" (namespaces and a private root), "T2" (the same, built by bubblewrap before the helper starts) or
             "T3" (Landlock and seccomp only).
         mounts: (kind, source, target), in build order. The source of a tmpfs is its size in bytes, or empty.
-        layer: The folders `upper` and `work` of the overlay over the workspace; empty for none.
+        layers: The folders `upper` and `work` of each overlay over the workspace, in the order of use, one for each
+            command; empty for none.
         marks: (target, inode) of files that a mount must cover: a file was replaced if it has another inode now.
         real: Folders and files to which no link may lead, including their content, because commands may write there.
         landlock: (path, access bits).
@@ -33,7 +34,7 @@ class Plan:
 
     tier: str
     mounts: tuple[tuple[str, str, str], ...]
-    layer: tuple[str, ...]
+    layers: tuple[tuple[str, str], ...]
     marks: tuple[tuple[str, int], ...]
     real: tuple[str, ...]
     landlock: tuple[tuple[str, int], ...]

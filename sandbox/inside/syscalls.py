@@ -109,6 +109,12 @@ def unmount(target: str) -> None:
     _checked(f"unmount {target}", int(_libc.umount2(os.fsencode(target), MNT_DETACH)))
 
 
+def detach_here() -> None:
+    """Detach the mount whose root is the current folder, with all mounts below it, and make `/` the current folder."""
+    _checked("detach the current folder", int(_libc.umount2(b".", MNT_DETACH)))
+    os.chdir("/")
+
+
 def detach_root() -> None:
     """Make the current folder the root and detach the old root (pivot_root(2), the `.` `.` form)."""
     _syscall("pivot_root", _number("pivot_root"), b".", b".")
@@ -185,9 +191,14 @@ def attach_tree(tree: int, root: int, path: str, *, links: bool = True, covered:
     with closing(open_path(path, RESOLVE_IN_ROOT | (0 if links else RESOLVE_NO_SYMLINKS), root)) as place:
         if covered is not None and os.fstat(place).st_ino != covered:
             raise replaced(path)
-        flags = MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH
-        _syscall(f"attach {path}", MOVE_MOUNT, tree, b"", place, b"", flags)
+        attach_at(tree, place, path)
     os.close(tree)
+
+
+def attach_at(tree: int, place: int, path: str) -> None:
+    """Mount `tree` on the open file `place`, which an error calls `path`."""
+    flags = MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH
+    _syscall(f"attach {path}", MOVE_MOUNT, tree, b"", place, b"", flags)
 
 
 def require_inode(path: str, inode: int, root: int) -> None:
@@ -211,8 +222,11 @@ def set_hostname(name: str) -> None:
     _checked("set the host name", int(_libc.sethostname(raw, ctypes.c_size_t(len(raw)))))
 
 
-def drop_capabilities() -> None:
-    """Empty every capability set, so that exec restores none; the bounding set only with CAP_SETPCAP."""
+def drop_capabilities(kept: int | None = None) -> None:
+    """Empty every capability set, so that exec restores none; the bounding set only with CAP_SETPCAP.
+
+    `kept` is a capability that stays effective and permitted, and that no program gets by exec.
+    """
     prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, "clear ambient capabilities")
     for capability in range(64):
         try:
@@ -223,7 +237,9 @@ def drop_capabilities() -> None:
             if error.errno != errno.EPERM:  # without CAP_SETPCAP; no_new_privs still prevents new capabilities
                 raise
     header = struct.pack("Ii", 0x20080522, 0)  # _LINUX_CAPABILITY_VERSION_3, this process
-    _syscall("drop capabilities", _number("capset"), header, struct.pack("6I", 0, 0, 0, 0, 0, 0))
+    held = 1 << kept if kept is not None else 0
+    low, high = held & 0xFFFFFFFF, held >> 32
+    _syscall("drop capabilities", _number("capset"), header, struct.pack("6I", low, low, 0, high, high, 0))
 
 
 def landlock_abi() -> int:
@@ -235,13 +251,21 @@ def landlock_abi() -> int:
 
 
 def landlock(
-    handled_fs: int, handled_net: int, scoped: int, rules: list[tuple[str, int]], size: int, flags: int = 0
+    handled_fs: int,
+    handled_net: int,
+    scoped: int,
+    rules: list[tuple[str | int, int]],
+    size: int,
+    flags: int = 0,
 ) -> None:
-    """Restrict this process and its children to `rules`: (path, access bits). `size` is the ABI's attribute size."""
+    """Restrict this process and its children to `rules`: (path or descriptor, access bits). `size` is the ABI's
+    attribute size. The descriptors stay open.
+    """
     attributes = struct.pack("QQQ", handled_fs, handled_net, scoped)[:size]
     ruleset = _syscall("create a Landlock ruleset", LANDLOCK_CREATE_RULESET, attributes, size, 0)
     for path, access in rules:
-        with closing(os.open(path, os.O_PATH | os.O_CLOEXEC)) as folder:
+        handle = os.dup(path) if isinstance(path, int) else os.open(path, os.O_PATH | os.O_CLOEXEC)
+        with closing(handle) as folder:
             rule = struct.pack("=Qi", access, folder)
             _syscall(f"allow {path}", LANDLOCK_ADD_RULE, ruleset, LANDLOCK_RULE_PATH_BENEATH, rule, 0)
     _syscall("enter the Landlock domain", LANDLOCK_RESTRICT_SELF, ruleset, flags)

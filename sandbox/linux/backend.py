@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from sandbox.egress.credential_injection import Broker, InjectorFactory
     from sandbox.egress.dialer import Resolve
     from sandbox.linux.command_watch import CommandWatch
+    from sandbox.linux.helper_layers import HelperLayers
     from sandbox.linux.landlock_log import Feed
     from sandbox.linux.process import LinuxProcess
     from sandbox.linux.process_watch import LateFiles
@@ -96,7 +97,8 @@ class Linux:
         self.feed: Feed | None = None
         self.scratch: Scratch | None = None  # the session's own /tmp, whose files stay between commands
         self.processes: set[LinuxProcess] = set()  # those that run beside the commands
-        self._preparing: dict[str, asyncio.Task[None]] = {}  # by the upper folder of the layer
+        # By the Terms and the folder of the layers.
+        self._preparing: dict[tuple[str, str], asyncio.Task[None]] = {}
 
     # ---- the Backend protocol
 
@@ -127,15 +129,7 @@ class Linux:
         if layer is None:
             helper = await self.pool.take(terms)
         else:
-            if (preparing := self._preparing.get(layer.upper)) is not None:
-                await asyncio.wait({preparing})
-            try:
-                helper = await self.pool.take(terms, lambda terms: self._launch(terms, layer), layer.upper)
-            except SandboxUnavailable:
-                from sandbox.linux.layer_probe import forget
-
-                forget(terms.workspace, self.cache)  # another command runs without a layer if that is the reason
-                raise
+            helper = await self._take_layered(terms, layer)
         healthy, since = False, time.time()
         halves = self.feed.processes(helper.process.pid) if self.feed is not None else frozenset()
         try:
@@ -157,15 +151,13 @@ class Linux:
                     watch.close()
         finally:
             # A helper that was interrupted in the middle of an answer is not used again.
-            if healthy and layer is None:
-                self.pool.give_back(terms, helper)
+            if helper.layers is not None:
+                assert layer is not None  # such a helper is taken for no other command
+                self._leave_layered(terms, layer, helper, helper.layers, healthy=healthy)
             elif healthy:
-                helper.end_first()
-                asyncio.get_running_loop().call_soon(self.pool.discard, terms, helper)  # the caller need not wait
+                self.pool.give_back(terms, helper)
             else:
                 self.pool.discard(terms, helper)
-            if layer is not None and helper.lingers:
-                os.rename(layer.upper, f"{layer.upper}.in-use")  # THREAT T300: nothing reads it while it may change
         outcome = self._completed(outcome, permit, helper, watch, halves, since, refused)
         if layer is not None and os.geteuid():
             from sandbox.linux.foreign_owners import foreign_report  # root can copy every owner
@@ -208,15 +200,59 @@ class Linux:
             return outcome
         return replace(outcome, violations=violations, enforcement=enforcement)
 
-    def prepare(self, terms: Terms, layer: ChangeLayer) -> None:
-        """Start the helper for a later `run` with this layer in the background. That call raises what fails here."""
-        if self._no_layer(terms) or layer.upper in self._preparing:
+    async def _take_layered(self, terms: Terms, layer: ChangeLayer) -> HelperHandle:
+        """Return a helper whose next command changes `layer`. Raises SandboxUnavailable."""
+        from sandbox.linux.launch import unusable
+
+        folder = _folder_of(layer)
+        for preparing in [task for (_, place), task in self._preparing.items() if place == folder]:
+            await asyncio.wait({preparing})
+        try:
+            helper = await self.pool.take(terms, lambda terms: self._launch(terms, layer), folder)
+        except SandboxUnavailable:
+            from sandbox.linux.layer_probe import forget
+
+            forget(terms.workspace, self.cache)  # another command runs without a layer if that is the reason
+            raise
+        assert helper.layers is not None  # `_launch` made them
+        try:
+            helper.layers.use(layer)
+        except OSError as error:
+            self.pool.discard(terms, helper, folder)
+            raise unusable(error) from None
+        return helper
+
+    def _leave_layered(
+        self, terms: Terms, layer: ChangeLayer, helper: HelperHandle, layers: "HelperLayers", *, healthy: bool
+    ) -> None:
+        """Keep a helper whose command has ended for its next layer, or end it. No process uses `layer` afterwards."""
+        folder, alone = _folder_of(layer), healthy and layers.alone()
+        if healthy and not alone:
+            layers.end()
+        if healthy:
+            layers.settle()
+        if alone and layers.advance():
+            self.pool.give_back(terms, helper, folder)
             return
-        making = self.pool.keep(terms, lambda terms: self._launch(terms, layer), layer.upper)
-        task = self._preparing[layer.upper] = asyncio.get_running_loop().create_task(making)
+        if healthy:
+            asyncio.get_running_loop().call_soon(self.pool.discard, terms, helper, folder)  # the caller need not wait
+        else:
+            self.pool.discard(terms, helper, folder)
+        if layers.lingers:
+            os.rename(layer.upper, f"{layer.upper}.in-use")  # THREAT T300: nothing reads it while it may change
+        elif healthy and layers.several:
+            self.prepare(terms, folder)
+
+    def prepare(self, terms: Terms, folder: str) -> None:
+        """Start a helper for later commands on layers made in `folder` in the background. `run` raises what fails."""
+        key = (terms.digest, folder)
+        if self._no_layer(terms) or key in self._preparing:
+            return
+        making = self.pool.keep(terms, lambda terms: self._launch(terms, folder=folder), folder)
+        task = self._preparing[key] = asyncio.get_running_loop().create_task(making)
 
         def done(task: asyncio.Task[None]) -> None:
-            del self._preparing[layer.upper]
+            del self._preparing[key]
             _ = task.cancelled() or task.exception()  # marks the exception as read
 
         task.add_done_callback(done)
@@ -314,16 +350,10 @@ class Linux:
         """Return True if the mounts of `helper` still cover all paths that must be protected. Users edit files while a
         helper is idle.
         """
-        helper.wake()  # the helper wakes up while the runner scans
-        if helper.layer is not None and not self._same_top(helper.layer):
+        if helper.layers is not None and not helper.layers.fits():
             return False
+        helper.wake()  # the helper wakes up while the runner scans
         return self._survey(terms) == helper.scan
-
-    @staticmethod
-    def _same_top(layer: ChangeLayer) -> bool:
-        """Return True if the upper folder of a layer still has the mode and the owner of the workspace."""
-        lower, upper = os.stat(layer.workspace), os.stat(layer.upper)
-        return (lower.st_mode, lower.st_uid, lower.st_gid) == (upper.st_mode, upper.st_uid, upper.st_gid)
 
     def _covers(self, helper: HelperHandle, terms: Terms) -> bool:
         """Return True if no file that must be protected was moved while `helper` made its mounts. T3 makes none."""
@@ -332,8 +362,11 @@ class Linux:
     def _survey(self, terms: Terms) -> Scan:
         return survey(terms, self.scratch.path if self.scratch else "", self.cache)
 
-    def _launch(self, terms: Terms, layer: ChangeLayer | None = None) -> HelperHandle:
-        """Return the prelaunched helper if it fits these terms and this layer; else launch a new one."""
+    def _launch(self, terms: Terms, layer: ChangeLayer | None = None, folder: str = "") -> HelperHandle:
+        """Return the prelaunched helper if it fits these terms and this layer; else launch a new one.
+
+        `folder`: the place of the layers of a helper for later commands; empty for a helper that starts with `layer`.
+        """
         if self.feed is None and os.geteuid() == 0:  # only root may read the log
             from sandbox.linux.landlock_log import feed
 
@@ -347,23 +380,44 @@ class Linux:
             self.scratch = self.scratch or Scratch()
             network = self.pool.network(terms)
             handles, port = (network.handles, network.free_port()) if network is not None else ((), 0)
-            launched = launch(
-                self.name,
-                terms,
-                self.scratch,
-                cache=self.cache,
-                files=self.files,
-                network=handles,
-                port=port,
-                layer=layer,
-            )
+            layers = self._layers(terms, layer, folder)
+            try:
+                launched = launch(
+                    self.name,
+                    terms,
+                    self.scratch,
+                    cache=self.cache,
+                    files=self.files,
+                    network=handles,
+                    port=port,
+                    layers=layers,
+                )
+            except BaseException:
+                if layers is not None:
+                    layers.close()
+                raise
         parts = (launched.process, launched.control, launched.group, launched.scan)
         none, grace = Enforcement(Level.NONE, self.name), GRACE if self.name == "T3" else 0.0
-        helper = HelperHandle(*parts, none, grace=grace, decoys=launched.decoys, layer=layer)
+        helper = HelperHandle(*parts, none, grace=grace, decoys=launched.decoys, layers=launched.layers)
         if network is not None:
             network.enter(helper, port)
             helper.entered = network
         return helper
+
+    def _layers(self, terms: Terms, layer: ChangeLayer | None, folder: str) -> "HelperLayers | None":
+        """Return the layers of a new helper: several for a session, one for a program that runs one command."""
+        place = folder if layer is None else _folder_of(layer)
+        if not place:
+            return None
+        from sandbox.linux.helper_layers import several_layers
+        from sandbox.linux.launch import own_layer, unusable
+
+        if layer is not None and not self.files:
+            return own_layer(layer)
+        try:
+            return several_layers(terms.workspace, place)
+        except OSError as error:
+            raise unusable(error) from None
 
     async def _prove(self, helper: HelperHandle, terms: Terms) -> None:
         """Raise SandboxUnavailable unless the helper has confined itself and its canary failed to escape."""
@@ -397,6 +451,11 @@ class Linux:
             if protected.masked:
                 missing += (f"{len(protected.masked)} secret file(s) of the workspace can be read",)
         return Enforcement(level, self.name, tuple(sorted(checks.items())), missing, group_module.words(group))
+
+
+def _folder_of(layer: ChangeLayer) -> str:
+    """Return the folder of the private state in which a layer was made."""
+    return os.path.dirname(os.path.dirname(layer.upper))
 
 
 def broker_for(terms: Terms, lend: "InjectorFactory | None") -> "Broker | None":

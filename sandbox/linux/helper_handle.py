@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import os
 import select
-import signal
 import socket
 import subprocess
 from functools import lru_cache
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from policy.describe.phrases import plain
 from policy.model.frozen import dataclass, field
-from sandbox.backend import DIRECT, ChangeLayer, Enforcement, Listener, NetworkOptions
+from sandbox.backend import DIRECT, Enforcement, Listener, NetworkOptions
 from sandbox.linux.cgroup import ControlGroup
 from sandbox.linux.helper_process import WAKE, end
 from sandbox.linux.helper_request import HelperRequest
@@ -23,11 +22,11 @@ if TYPE_CHECKING:
     from sandbox.egress.dialer import Resolve
     from sandbox.egress.proxy import Egress
     from sandbox.linux.canary_probe import Decoys
+    from sandbox.linux.helper_layers import HelperLayers
     from sandbox.linux.shared_network import SharedNetwork
     from sandbox.workspace.autorun_watch import Live
 
-HANDED = 5  # descriptors that may come with `ready`
-LAST = 10.0  # seconds until killed processes must have ended; only a file system that hangs takes longer
+HANDED = 6  # descriptors that may come with `ready`
 READY = 30.0  # seconds until a helper that does not answer counts as failed
 _PROCESSORS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
 GRACE = 0.15  # seconds a helper has to end a command before it is killed itself: cancel stays under 200 ms
@@ -50,9 +49,7 @@ class HelperHandle:
     decoys: "Decoys | None" = None  # what its canary attacks, until the canary was judged
     egress: "Egress | None" = None  # the proxy, if the terms name hosts
     grace: float = 0.0  # seconds for the helper to end its command before the helper is killed
-    layer: ChangeLayer | None = None  # its command changes these folders of an overlay instead of the workspace
-    lingers: bool = False  # set by `end_first`: processes of the command may still run
-    _first: int = -1  # a descriptor of process 1 of its namespace, if there is a `layer` (pidfd_open(2))
+    layers: "HelperLayers | None" = None  # its commands change these instead of the workspace
     eager: bool = False  # set by `wake` for the next command: wait for the answer without sleeping
     _said: select.poll = field(default_factory=select.poll)
 
@@ -94,9 +91,8 @@ class HelperHandle:
             await first.settle(READY)
         finally:
             self.handed = first.handed
-        if self.layer is not None and self.handed:
-            *others, self._first = self.handed
-            self.handed = tuple(others)
+        if self.layers is not None:
+            self.handed = tuple(self.layers.receive([*self.handed]))
         return first.line or "failed 110 start the helper"
 
     def drop_decoys(self) -> None:
@@ -153,7 +149,8 @@ class HelperHandle:
         self.eager = False
         try:
             self.group.begin()
-            ended = await exchange.run(request, stdin, wall, self.group.excess)
+            meanwhile = self.layers.put if self.layers is not None else None
+            ended = await exchange.run(request, stdin, wall, self.group.excess, meanwhile)
             if ended is not None:
                 # The helper ends its command. If it does not answer in time, the helper itself is killed.
                 with contextlib.suppress(OSError):
@@ -174,27 +171,15 @@ class HelperHandle:
         finally:
             exchange.close()
 
-    def end_first(self) -> None:
-        """End all processes that may use the layer, if there is one, and set `lingers` unless they end in `LAST`
-        seconds. Calling this again has no effect. The helper must then be killed.
-        """
-        if self._first < 0:
-            return
-        # THREAT T300: process 1 ends only after all others of its namespace (pid_namespaces(7)).
-        with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self._first, signal.SIGKILL)
-        waiting = select.poll()
-        waiting.register(self._first, select.POLLIN)
-        self.lingers = not waiting.poll(LAST * 1000)
-        os.close(self._first)
-        self._first = -1
-
     def kill(self) -> None:
         """End the helper and all processes in its namespaces. Calling this again has no effect."""
         if self.egress is not None:
             self.egress.close()
-        self.end_first()
+        if self.layers is not None:
+            self.layers.end()
         end(self.process, self.control, self.group, self.grace)
+        if self.layers is not None:
+            self.layers.close()
         self.drop_decoys()
         handed, self.handed = self.handed, ()
         for handle in handed:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 SLOTS = 8  # members for the same Terms at one time; a further command waits for one
 IDLE = 4  # members kept for the next command; a helper needs about 10 MB
 TRIES = 3  # starts of a member while other commands move files
-KEPT = 2  # members of `keep` that wait at one time
 REST = 300.0  # seconds after which an idle member is ended
 
 
@@ -73,7 +72,6 @@ class HelperPool(Generic[S]):
         self.all: set[S] = set()
         self._launch, self._prove, self._fits, self._covers, self._rest = launch, prove, fits, covers, REST
         self._idle: list[_Idle[S]] = []  # least recently used first
-        self._kept: dict[str, tuple[str, S]] = {}  # by mark: the key and the member of `keep`, oldest first
         self._gates: dict[str, asyncio.Semaphore] = {}
         self._users: dict[str, int] = {}  # tasks that hold a gate or wait for it
         self._timer: asyncio.TimerHandle | None = None
@@ -81,10 +79,9 @@ class HelperPool(Generic[S]):
     async def take(self, terms: Terms, launch: Callable[[Terms], S] | None = None, mark: str = "") -> S:
         """Return a member for `terms` that no other task uses. Raises SandboxUnavailable if none can be started.
 
-        `launch` makes a member for one command, which the caller has to `discard`. It is not called if `keep` made one
-        with the same `mark`.
+        Members with different marks are not exchanged. `launch` makes a member if there is none with this `mark`.
         """
-        key = helper_key(terms)
+        key = helper_key(terms) + mark
         gate = self._gates.get(key)
         if gate is None:
             gate = self._gates[key] = asyncio.Semaphore(SLOTS)
@@ -95,20 +92,16 @@ class HelperPool(Generic[S]):
             self._leave(key)
             raise
         try:
-            member = self._kept_one(key, terms, mark) if launch else self._idle_one(key, terms)
-            return member or await self._start(terms, launch)
+            return self._idle_one(key, terms) or await self._start(terms, launch)
         except BaseException:
             self._leave(key, gate)
             raise
 
     async def keep(self, terms: Terms, launch: Callable[[Terms], S], mark: str) -> None:
-        """Make a member for a later `take` with this `mark`, and end the oldest one that waits beyond `KEPT`.
-
-        Raises SandboxUnavailable.
-        """
-        self._kept[mark] = helper_key(terms), await self._start(terms, launch)
-        if len(self._kept) > KEPT:
-            self._end(self._kept.pop(next(iter(self._kept)))[1])
+        """Make a member for a later `take` with this `mark`, unless one is idle. Raises SandboxUnavailable."""
+        key = helper_key(terms) + mark
+        if not any(each.key == key for each in self._idle):
+            self._rest_with(key, await self._start(terms, launch))
 
     async def take_apart(self, terms: Terms) -> S:
         """Return a member for a process that stays. It uses no slot, and only `end` gives it up.
@@ -121,23 +114,27 @@ class HelperPool(Generic[S]):
         """End a member of `take_apart`."""
         self._end(member)
 
-    def give_back(self, terms: Terms, member: S) -> None:
+    def give_back(self, terms: Terms, member: S, mark: str = "") -> None:
         """Keep `member` for the next command, or end it if it is not usable any more."""
         if not member.usable:
-            self.discard(terms, member)
+            self.discard(terms, member, mark)
             return
-        key = helper_key(terms)
+        key = helper_key(terms) + mark
+        self._rest_with(key, member)
+        self._leave(key, self._gates[key])
+
+    def discard(self, terms: Terms, member: S, mark: str = "") -> None:
+        """End `member`, for example because its state is uncertain."""
+        self._end(member)
+        key = helper_key(terms) + mark
+        self._leave(key, self._gates[key])
+
+    def _rest_with(self, key: str, member: S) -> None:
+        """Keep an idle member, and end the one that was used first beyond `IDLE`."""
         self._idle.append(_Idle(key, member, time.monotonic()))
         if len(self._idle) > IDLE:
             self._end(self._idle.pop(0).member)
-        self._leave(key, self._gates[key])
         self._wake()
-
-    def discard(self, terms: Terms, member: S) -> None:
-        """End `member`, for example because its state is uncertain."""
-        self._end(member)
-        key = helper_key(terms)
-        self._leave(key, self._gates[key])
 
     def close(self) -> None:
         """End all members, including those that run a command."""
@@ -147,7 +144,6 @@ class HelperPool(Generic[S]):
         for member in list(self.all):
             self._end(member)
         self._idle.clear()
-        self._kept.clear()
 
     async def _start(self, terms: Terms, launch: Callable[[Terms], S] | None = None) -> S:
         for count in range(1, TRIES + 1):
@@ -190,14 +186,6 @@ class HelperPool(Generic[S]):
             if member.usable and self._fits(member, terms):
                 return member
             self._end(member)
-        return None
-
-    def _kept_one(self, key: str, terms: Terms, mark: str) -> S | None:
-        """Return the member of `keep` with this mark, or None. End it if its terms differ or it does not fit."""
-        kept_for, member = self._kept.pop(mark, ("", None))
-        if member is None or (kept_for == key and member.usable and self._fits(member, terms)):
-            return member
-        self._end(member)
         return None
 
     def _leave(self, key: str, gate: asyncio.Semaphore | None = None) -> None:

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from policy.describe.phrases import plain
 from policy.model.frozen import dataclass, replace
@@ -31,6 +32,9 @@ from sandbox.workspace.folder_cache import FolderTrees
 from sandbox.workspace.protected_paths import Scan, scan
 from sandbox.workspace.secret_files import plain_names
 
+if TYPE_CHECKING:
+    from sandbox.linux.helper_layers import HelperLayers
+
 TIERS = ("T1", "T2", "T3")  # the tiers that this module can launch, best first
 
 
@@ -45,11 +49,14 @@ class Launch:
     group: ControlGroup
     scan: Scan
     decoys: Decoys
+    layers: "HelperLayers | None" = None
 
     def drop(self) -> None:
         """End the helper and remove its decoys."""
         end(self.process, self.control, self.group)
         self.decoys.remove()
+        if self.layers is not None:
+            self.layers.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,22 +79,22 @@ def launch(
     spare: SpareHelper | None = None,
     network: tuple[int, ...] = (),
     port: int = 0,
-    layer: ChangeLayer | None = None,
+    layers: "HelperLayers | None" = None,
 ) -> Launch:
     """Start a helper (or take `spare`), send it the plan for `terms` and the decoys of its canary, and return it.
 
     `scratch` is the session's own /tmp. `files`: True if file actions will be requested. `network`: the descriptors of
     the network namespace that the helper enters (`join_network.join`); empty for a new one. `port`: the port of the
-    proxy's listener there; 0 for the usual one. `layer`: the folders of an overlay, of T1 only; None for
-    commands that change the workspace itself. Raises SandboxUnavailable if the boundary cannot be built exactly, and
+    proxy's listener there; 0 for the usual one. `layers`: those of the helper, of T1 only; None for commands that
+    change the workspace itself. Raises SandboxUnavailable if the boundary cannot be built exactly, and
     OSError as `spawn` does.
     """
     if tier == "T3":
         terms = in_scratch(terms, scratch.path)
     protected, compiled = planned(
-        tier, terms, scratch, cache=cache, files=files, joined=bool(network), port=port, layer=layer
+        tier, terms, scratch, cache=cache, files=files, joined=bool(network), port=port, layers=layers
     )
-    return started(tier, terms, scratch, protected, compiled, spare=spare, network=network)
+    return replace(started(tier, terms, scratch, protected, compiled, spare=spare, network=network), layers=layers)
 
 
 def planned(
@@ -99,7 +106,7 @@ def planned(
     files: bool,
     joined: bool = False,
     port: int = 0,
-    layer: ChangeLayer | None = None,
+    layers: "HelperLayers | None" = None,
 ) -> tuple[Scan, Plan]:
     """Scan the workspace, and return the scan and the plan of a helper for `terms`. No process is started.
 
@@ -134,15 +141,6 @@ def planned(
 
         # The helper starts inside, so it needs further paths there.
         own += interpreter_paths.steps((*terms.system, terms.workspace, *terms.read, *terms.writable))
-    if layer is not None:
-        from sandbox.workspace.layer import prepare
-
-        try:
-            prepare(layer)
-        except OSError as error:
-            why = f"the folder of its changes cannot be used ({(error.strerror or '').lower()})"
-            fix = "run `agent doctor`; nothing was run"
-            raise SandboxUnavailable.of("the command cannot run on a copy-on-write view", why, fix) from None
     compiled = plan_builder.compile_plan(
         terms,
         _with_system_sockets(protected, terms) if unix else protected,
@@ -155,8 +153,10 @@ def planned(
         own=own,
         joined=joined,
         port=port,
-        layer=layer,
+        layers=tuple(layers.layers) if layers is not None else (),
     )
+    if layers is not None:
+        layers.remember(target for _, _, target in compiled.mounts)
     make_points(scratch, terms, compiled.mounts)
     return protected, compiled
 
@@ -268,6 +268,23 @@ def known_trees(cache: Path | None) -> FolderTrees:
     return FolderTrees(cache)
 
 
+def own_layer(layer: ChangeLayer) -> "HelperLayers":
+    """Return the only layer of a helper for one command. Raises SandboxUnavailable if its folders cannot be used."""
+    from sandbox.linux.helper_layers import HelperLayers
+
+    try:
+        return HelperLayers((layer,))
+    except OSError as error:
+        raise unusable(error) from None
+
+
+def unusable(error: OSError) -> SandboxUnavailable:
+    """Return the error for folders of a layer that cannot be used."""
+    why = f"the folder of its changes cannot be used ({(error.strerror or '').lower()})"
+    fix = "run `agent doctor`; nothing was run"
+    return SandboxUnavailable.of("the command cannot run on a copy-on-write view", why, fix)
+
+
 class PrelaunchedHelper:
     """A launch before its backend exists, for one tier and the Terms of the first command, with its scratch folder.
 
@@ -334,7 +351,8 @@ def launched_ahead(
     else:
         scratch = Scratch()
         try:
-            launched = launch(tier, terms, scratch, cache=cache, files=False, spare=spare, layer=layer)
+            layers = own_layer(layer) if layer is not None else None
+            launched = launch(tier, terms, scratch, cache=cache, files=False, spare=spare, layers=layers)
         except BaseException:
             scratch.remove()
             raise

@@ -64,7 +64,7 @@ def compile_plan(
     look: PathLookup = lambda path: kind(path),
     joined: bool = False,
     port: int = 0,
-    layer: ChangeLayer | None = None,
+    layers: tuple[ChangeLayer, ...] = (),
 ) -> Plan:
     """Compile the plan. Raises SandboxUnavailable if the Terms cannot be granted exactly; then nothing runs.
 
@@ -78,7 +78,8 @@ def compile_plan(
         look: Returns the kind of a path of the host.
         joined: True if the helper enters the network namespace of another helper.
         port: The port of the proxy's listener; 0 for the usual one.
-        layer: The folders that receive the changes of the workspace; None if commands change the workspace itself.
+        layers: The folders that receive the changes of the workspace, for one command each; empty if commands change
+            the workspace itself.
     """
     if tier == "T3" and not terms.open_hosts:  # T3 has no proxy that could name requested hosts: the network is closed
         terms = replace(terms, hosts=())
@@ -89,8 +90,8 @@ def compile_plan(
     limits = terms.limits
     rooted = tier != "T3"
     root = mounts(terms, protected, look, scratch, instead, own) if rooted else ()
-    if layer is not None:
-        root = _on_layer(root, layer.workspace)
+    if layers:
+        root = _on_layer(root, layers[0].workspace)
     rules = _rules(terms, work, look) if rooted else _bare_rules(terms, work, look)
     loopback = work or bool(terms.hosts)
     net = known.net if not loopback or not rooted else 0  # a separate loopback needs no port rules
@@ -104,7 +105,7 @@ def compile_plan(
     return Plan(
         tier=tier,
         mounts=root,
-        layer=(os.path.realpath(layer.upper), os.path.realpath(layer.work)) if layer is not None else (),
+        layers=tuple((os.path.realpath(layer.upper), os.path.realpath(layer.work)) for layer in layers),
         marks=_marked(root, protected) if tier == "T1" else (),
         real=_real(terms, scratch),
         landlock=fitted,

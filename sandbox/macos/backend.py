@@ -135,7 +135,7 @@ class Seatbelt:
         self.enforcement = Enforcement(Level.PARTIAL, self.name, tuple(sorted(checks.items())), LACKS)
         return self.enforcement
 
-    def prepare(self, terms: Terms, layer: ChangeLayer) -> None:
+    def prepare(self, terms: Terms, folder: str) -> None:
         pass  # there are no layers
 
     async def layered(self, terms: Terms, folder: str) -> str:

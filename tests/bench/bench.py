@@ -282,9 +282,9 @@ async def launches(folder: str) -> dict[str, float]:
 
 
 async def prepared(backend: Linux, terms: Terms, folder: str) -> ChangeLayer:
-    """Return a layer whose helper was started while no command ran, as between two commands of a session."""
+    """Return a layer for which a helper was started while no command ran, as between two commands of a session."""
     layer = new_layer(terms.workspace, folder)
-    backend.prepare(terms, layer)
+    backend.prepare(terms, folder)
     while backend._preparing:
         await asyncio.sleep(0.002)
     return layer

@@ -1,7 +1,7 @@
 """The program `agent` with every writing command on a layer of its own, for the escape attempts: `layered_agent.py ARGS`.
 
-The changes in the layer are listed and then discarded, so an attempt that shows in the workspace got through the
-overlay. A command for which there is no layer fails the run, so that no attempt counts as contained without one.
+Its helper has run another command before, so that the layer is one that took the place of an earlier one. The changes in
+the layer are listed and then discarded, so an attempt that shows in the workspace got through the overlay. A command for which there is no layer fails the run, so that no attempt counts as contained without one.
 """
 
 import sys
@@ -12,7 +12,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from policy.model.action import RunArgv, RunScript
-from policy.model.verdict import Permit, Rights
+from policy.model.verdict import _MINT, Permit, Rights
 from ringfence import main
 from sandbox.backend import Outcome
 from sandbox.inside import safe_rmtree
@@ -31,6 +31,9 @@ async def _on_layer(self: Linux, permit: Permit, **told: Any) -> Outcome:
     try:
         if why := await self.layered(terms, place):
             raise RuntimeError(f"there is no layer: {why}")
+        self.files = True  # a helper for several commands
+        first = Permit(RunArgv(("/bin/true",), terms.workspace), terms, _MINT)
+        await _directly(self, first, layer=new_layer(terms.workspace, place))
         layer = new_layer(terms.workspace, place)
         outcome = await _directly(self, permit, **{**told, "layer": layer})
         read_layer(layer)

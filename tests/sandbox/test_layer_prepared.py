@@ -22,9 +22,9 @@ class Counting(Linux):
 
     launches = 0
 
-    def _launch(self, terms: Terms, layer: ChangeLayer | None = None) -> HelperHandle:
+    def _launch(self, terms: Terms, layer: ChangeLayer | None = None, folder: str = "") -> HelperHandle:
         self.launches += 1
-        return super()._launch(terms, layer)
+        return super()._launch(terms, layer, folder)
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_a_prepared_helper_is_used_only_if_it_fits(
 
     async def main(backend: Counting) -> Outcome:
         layer = new_layer(terms.workspace, str(tmp_path / "layers"))
-        backend.prepare(terms, layer)
+        backend.prepare(terms, str(tmp_path / "layers"))
         while backend._preparing:
             await asyncio.sleep(0.01)
         assert backend.launches == 1
@@ -116,29 +116,31 @@ def run(main: Callable[[Counting], Awaitable[Outcome]]) -> tuple[Outcome, Counti
 def test_a_command_waits_for_the_helper_that_is_being_prepared(terms: Terms, tmp_path: Path) -> None:
     async def main(backend: Counting) -> Outcome:
         layer = new_layer(terms.workspace, str(tmp_path / "layers"))
-        backend.prepare(terms, layer)
-        backend.prepare(terms, layer)
+        backend.prepare(terms, str(tmp_path / "layers"))
+        backend.prepare(terms, str(tmp_path / "layers"))
         return await backend.run(Permit(RunScript("echo ran", terms.workspace), terms, _MINT), layer=layer)
 
     outcome, backend = run(main)
     assert (outcome.stdout, backend.launches) == (b"ran\n", 1)
 
 
-def test_layers_that_were_prepared_in_vain_are_ended(terms: Terms, tmp_path: Path) -> None:
+def test_a_helper_that_was_prepared_in_vain_is_ended(terms: Terms, tmp_path: Path) -> None:
+    folder = str(tmp_path / "layers")
+
     async def main(backend: Counting) -> Outcome:
-        for _ in range(4):
-            backend.prepare(terms, new_layer(terms.workspace, str(tmp_path / "layers")))
+        for _ in range(2):
+            backend.prepare(terms, folder)
+            while backend._preparing:
+                await asyncio.sleep(0.01)
+        assert len(backend.pool.all) == 1
+        backend.prepare(terms, f"{tmp_path}/missing")  # fails, which is no error before its command
         while backend._preparing:
             await asyncio.sleep(0.01)
-        assert len(backend.pool.all) == 2
-        missing = ChangeLayer(terms.workspace, f"{tmp_path}/no/upper", f"{tmp_path}/no/work")
-        backend.prepare(terms, missing)  # fails, which is no error before its command
-        while backend._preparing:
-            await asyncio.sleep(0.01)
-        backend.prepare(terms, new_layer(terms.workspace, str(tmp_path / "layers")))  # ended while it starts
+        backend.prepare(replace(terms, env=(("PATH", "/bin"),)), folder)  # ended while it starts
         return Outcome(0)
 
     run(main)
+    assert not os.path.exists(folder), "no layer is left"
 
 
 def test_commands_on_layers_run_side_by_side(terms: Terms, tmp_path: Path) -> None:
@@ -148,7 +150,7 @@ def test_commands_on_layers_run_side_by_side(terms: Terms, tmp_path: Path) -> No
         layers = [new_layer(terms.workspace, str(tmp_path / "layers")) for _ in range(6)]
         scripts = [f"echo {n} > made; sleep 0.0{n}; cat made; ls | wc -l" for n in range(6)]
         permits = [Permit(RunScript(script, terms.workspace), terms, _MINT) for script in scripts]
-        backend.prepare(terms, layers[0])
+        backend.prepare(terms, str(tmp_path / "layers"))
         outcomes = await asyncio.gather(
             *(backend.run(permit, layer=layer) for permit, layer in zip(permits, layers, strict=True))
         )
@@ -157,3 +159,37 @@ def test_commands_on_layers_run_side_by_side(terms: Terms, tmp_path: Path) -> No
 
     run(main)
     assert os.listdir(terms.workspace) == ["file.txt"]
+
+
+@pytest.mark.threat("T300")
+@pytest.mark.parametrize("ends", [True, False], ids=["by itself", "at a limit"])
+def test_changes_are_kept_if_the_folder_can_only_be_moved_after_the_command(
+    terms: Terms, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: bool
+) -> None:
+    """A command may change the mode of its folder before the folder is at its place."""
+    moves: list[tuple[str, str]] = []
+    rename = os.rename
+
+    def refuse_first(source: str, target: str, **folders: int) -> None:
+        if not folders:
+            moves.append((source, target))
+            if len(moves) == 1:
+                raise PermissionError(13, "Permission denied")
+        rename(source, target, **folders)
+
+    async def main(backend: Counting) -> Outcome:
+        backend.prepare(terms, str(tmp_path / "layers"))
+        while backend._preparing:
+            await asyncio.sleep(0.01)
+        layer = new_layer(terms.workspace, str(tmp_path / "layers"))
+        monkeypatch.setattr(os, "rename", refuse_first)
+        now = terms if ends else replace(terms, limits=replace(terms.limits, wall=0.5))
+        script = "echo > made; chmod 500 ." + ("" if ends else "; sleep 9")
+        outcome = await backend.run(Permit(RunScript(script, terms.workspace), now, _MINT), layer=layer)
+        assert len(moves) == 2
+        assert {change.path for change in read_layer(layer)} == {".", "made"}
+        assert os.stat(layer.upper).st_mode & 0o777 == 0o500
+        return outcome
+
+    outcome, _ = run(main)
+    assert (outcome.ended_by is None) == ends

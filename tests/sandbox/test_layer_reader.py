@@ -12,7 +12,7 @@ from policy.model.action import RunScript
 from policy.model.verdict import _MINT, Permit, Rights, Terms
 from sandbox.backend import Outcome
 from sandbox.inside import safe_rmtree
-from sandbox.linux import helper_handle
+from sandbox.linux import helper_layers
 from sandbox.linux.backend import Linux
 from sandbox.workspace import layer as layer_module
 from sandbox.workspace.layer import ChangeLayer, LayerKind, LayerUnreadable, new_layer, prepare, read_layer
@@ -138,7 +138,8 @@ def test_attributes_of_overlayfs_in_the_workspace_show_nothing_else(layer: Chang
 
 @pytest.mark.threat("T300")
 def test_a_layer_that_may_still_change_cannot_be_read(layer: ChangeLayer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(helper_handle, "LAST", 0)
+    monkeypatch.setattr(helper_layers, "LAST", 0)
+    monkeypatch.setattr(helper_layers.HelperLayers, "alone", lambda layers: False)  # a process is left
     monkeypatch.setattr(signal, "pidfd_send_signal", lambda handle, number: None)  # it does not end
     terms = Terms(Rights.WORKSPACE_WRITE, layer.workspace, "/nonexistent", system=SYSTEM, env=(("PATH", "/usr/bin"),))
     outcome = run(Permit(RunScript("echo > made", layer.workspace), terms, _MINT), layer)

@@ -1,0 +1,254 @@
+"""The layers of one helper: overlays of the workspace that exist before their commands, one for each command.
+
+THREAT T315: overlayfs does not define what a mounted overlay shows of a workspace that changes. An overlay in which
+nothing was looked up holds only the workspace itself and the entries that other mounts cover, with the folders above
+them. The next overlay is used only if these are still the same files with the same modes and owners. Everything else is
+looked up by the command itself.
+"""
+
+import contextlib
+import errno
+import fcntl
+import os
+import select
+import signal
+import socket
+import stat
+import tempfile
+from collections import deque
+from collections.abc import Iterable
+
+from policy.model.secret_paths import inside
+from sandbox.backend import ChangeLayer
+from sandbox.inside import safe_rmtree
+from sandbox.inside.layer_switch import DONE, NEXT
+from sandbox.workspace.layer import prepare
+
+COMMANDS = 8  # layers of a helper that serves more than one command
+LAST = 10.0  # seconds until killed processes must have ended; only a file system that hangs takes longer
+_SWITCHED = 1.0  # seconds until the next overlay must be attached
+_ACCESS = ("system.posix_acl_access", "system.posix_acl_default")  # acl(5)
+
+Identity = tuple[object, ...]
+
+
+class HelperLayers:
+    """The layers of one helper. The caller calls `end` when the helper is not used any more, and `close` after its end.
+
+    Attributes:
+        lingers: Set by `end`: processes of the last command may still run.
+    """
+
+    def __init__(self, layers: Iterable[ChangeLayer], folder: "_Folder | None" = None) -> None:
+        """Prepare the layers. `folder` contains them; None if they belong to the caller. Raises OSError."""
+        self.layers = deque(layers)
+        self.several = len(self.layers) > 1
+        self.lingers = False
+        self._folder = folder
+        self._known: dict[str, Identity] = {}
+        self._first = self._children = -1  # process 1 (pidfd_open(2)), and the list of its children
+        self._switch: socket.socket | None = None
+        self._switching = False
+        self._place: tuple[str, str] | None = None
+        for layer in self.layers:
+            prepare(layer)
+
+    def remember(self, covered: Iterable[str]) -> None:
+        """Remember the present identities of what the overlays will hold: the workspace, the paths `covered` by mounts
+        over it, and the folders above them. Call this before the overlays are made.
+        """
+        workspace = self.layers[0].workspace
+        paths = {workspace}
+        for path in covered:
+            while inside(path, workspace) and path not in paths:
+                paths.add(path)
+                path = os.path.dirname(path)
+        self._known = {path: _identity(path) for path in paths}
+        self._known[""] = _access(workspace)
+
+    def receive(self, handles: list[int]) -> list[int]:
+        """Take the descriptors that the helper passed for its layers from the end of `handles`. Return the others."""
+        if self.several and len(handles) > 1:
+            self._switch = socket.socket(fileno=handles.pop())
+            self._switch.settimeout(_SWITCHED)
+        if handles:
+            self._first = handles.pop()
+            self._children = _children_of(self._first)
+        return handles
+
+    def fits(self) -> bool:
+        """Return True if the next overlay is attached and shows the present workspace."""
+        if not self.layers or (self._switching and not self._switched()):
+            return False
+        workspace = self.layers[0].workspace
+        try:
+            return all(
+                known == (_identity(path) if path else _access(workspace)) for path, known in self._known.items()
+            )
+        except OSError:
+            return False
+
+    def use(self, layer: ChangeLayer) -> None:
+        """Choose the folders for the next command. Raises OSError if the upper folder of `layer` is not empty."""
+        own = self.layers.popleft()
+        if own != layer:
+            if os.listdir(layer.upper):
+                raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), layer.upper)
+            self._place = own.upper, layer.upper
+
+    def put(self) -> None:
+        """Move the upper folder of the command to its place, while the command runs. `settle` does it if this fails.
+
+        An overlay holds its folders by inode, so their names do not matter to it. The work folder, which only the
+        kernel uses, stays where it is until `close`.
+        """
+        if self._place is not None:
+            # A busy file system takes longer for it than for the start of a command. The command may change the mode
+            # of the folder at the same time, and the owner needs the right to write to a folder that moves (rename(2)).
+            with contextlib.suppress(OSError):
+                os.rename(*self._place)
+                self._place = None
+
+    def settle(self) -> None:
+        """Move the upper folder to its place unless `put` did. No process uses it any more. Calling this again has no
+        effect. After a failure there is no folder at its place, so that nothing takes the layer for an empty one.
+        """
+        if self._place is None:
+            return
+        (own, place), self._place = self._place, None
+        try:
+            mode = stat.S_IMODE(os.stat(own).st_mode)
+            os.chmod(own, mode | 0o700)
+            os.rename(own, place)
+            os.chmod(place, mode)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.rmdir(place)
+
+    def alone(self) -> bool:
+        """Return True if no process of a command is left, by the word of the kernel and not of the helper.
+
+        A process whose parent ends becomes a child of process 1, so its children are all others or their ancestors.
+        """
+        # THREAT T300: a process that is left could change the layer while it is read.
+        try:
+            return self._children >= 0 and not os.pread(self._children, 1, 0)
+        except OSError:
+            return False
+
+    def advance(self) -> bool:
+        """Begin to attach the next overlay, after `alone`. Return False if there is none."""
+        if self._switch is None or not self.layers:
+            return False
+        try:
+            self._switching = self._switch.send(NEXT) == len(NEXT)
+        except OSError:
+            return False
+        return self._switching
+
+    def _switched(self) -> bool:
+        assert self._switch is not None  # it was sent a request
+        try:
+            self._switching = self._switch.recv(len(DONE)) != DONE
+        except OSError:
+            return False
+        return not self._switching
+
+    def end(self) -> None:
+        """End all processes that may use the layers, and set `lingers` unless they end in `LAST` seconds. Calling this
+        again has no effect. The helper must then be killed.
+        """
+        if self._first < 0:
+            return
+        # THREAT T300: process 1 ends only after all others of its namespace (pid_namespaces(7)).
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._first, signal.SIGKILL)
+        waiting = select.poll()
+        waiting.register(self._first, select.POLLIN)
+        self.lingers = not waiting.poll(LAST * 1000)
+        os.close(self._first)
+        self._first = -1
+
+    def close(self) -> None:
+        """Remove the layers that no command used. Calling this again has no effect."""
+        self.settle()
+        if self._switch is not None:
+            self._switch.close()
+            self._switch = None
+        if self._children >= 0:
+            os.close(self._children)
+            self._children = -1
+        if self._folder is not None:
+            self._folder.remove()
+            self._folder = None
+        self.layers.clear()
+
+
+class _Folder:
+    """A new folder in the private state, which `layers` share. Its lock tells other processes that it is in use."""
+
+    def __init__(self, above: str) -> None:
+        top = os.open(above, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(top, fcntl.LOCK_EX)  # so that nobody takes the folder for abandoned before it is locked
+            self.path = tempfile.mkdtemp(prefix="layers-", dir=os.path.realpath(above))
+            self._handle = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        finally:
+            os.close(top)
+
+    def remove(self) -> None:
+        safe_rmtree.remove(self.path)
+        os.close(self._handle)
+        with contextlib.suppress(OSError):  # other layers are in the folder above
+            os.rmdir(os.path.dirname(self.path))
+
+
+def several_layers(workspace: str, above: str) -> HelperLayers:
+    """Return the layers of a helper for `COMMANDS` commands, in a new folder in `above`. Raises OSError."""
+    folder = _Folder(above)
+    try:
+        layers = []
+        for number in range(COMMANDS):
+            names = [os.path.join(folder.path, f"{kind}{number}") for kind in ("upper", "work")]
+            for name in names:
+                os.mkdir(name, 0o700)
+            layers.append(ChangeLayer(workspace, *names))
+        return HelperLayers(layers, folder)
+    except BaseException:
+        folder.remove()
+        raise
+
+
+def _identity(path: str) -> Identity:
+    try:
+        state = os.lstat(path)
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ENOTDIR):
+            raise
+        return ()
+    return state.st_dev, state.st_ino, state.st_mode, state.st_uid, state.st_gid
+
+
+def _access(path: str) -> Identity:
+    """Return the access lists of a folder, which its layer has as well."""
+    found = []
+    for name in _ACCESS:
+        try:
+            found.append(os.getxattr(path, name))
+        except OSError:
+            found.append(b"")
+    return tuple(found)
+
+
+def _children_of(first: int) -> int:
+    """Return a descriptor of the list of children of the process `first`; -1 if the kernel shows none.
+
+    While it is open, its number is not given to another process (proc(5)).
+    """
+    try:
+        with open(f"/proc/self/fdinfo/{first}", encoding="ascii") as file:
+            pid = next(int(line.split()[1]) for line in file if line.startswith("Pid:"))
+        return os.open(f"/proc/{pid}/task/{pid}/children", os.O_RDONLY | os.O_CLOEXEC) if pid > 0 else -1
+    except (OSError, StopIteration):
+        return -1
