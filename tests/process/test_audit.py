@@ -25,10 +25,12 @@ from runner.audit.list_view import json_lines, lines, whole
 from runner.audit.log import AuditLog
 from runner.audit.query import Query
 from runner.audit.records import TEXT_KEPT, Refusal
+from runner.audit.stores import sqlite
 from runner.audit.verify import VerifiedLog, verify
 from sandbox.backend import Connection, Outcome, Violation
 from tests.support.audit_records import TERMS, allowed, denied, fill, info
 from tests.support.law import examples
+from tests.support.places import ROOT
 
 
 def test_a_decision_is_whole_again_when_read(tmp_path: Path) -> None:
@@ -366,3 +368,63 @@ def test_the_limit_of_open_files_is_a_problem_too(tmp_path: Path) -> None:
             AuditLog.open(tmp_path / "audit.db")
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+_APPEND = """
+from runner.audit.log import AuditLog
+from runner.audit.records import Refusal
+from policy.model.verdict import Problem
+with AuditLog.open(path) as log:
+    log.refused("s", Refusal("bash", "more", Problem("a", "b", "c")))
+"""
+# fmt: off
+MEANWHILE: list[tuple[str, bool, str]] = [
+    # what another process does with a file that was opened before it was needed, whether the open file is used, why
+    ("",                                                    True,  "nothing happens"),
+    (_APPEND,                                               True,  "the chain goes on after another record"),
+    ("path = path.with_name('b')" + _APPEND + "os.replace(path, path.with_name('audit.db'))", False, "records would be lost with the replaced file"),
+    ("path.unlink()",                                       False, "a new file is made"),
+    ("path.chmod(0o644)",                                   False, "the file is made private again"),
+    ("path.with_name('audit.db-wal').unlink()",             False, "the write-ahead file is another one"),
+]
+# fmt: on
+
+
+@pytest.mark.threat("T312")
+@pytest.mark.parametrize(("change", "used", "why"), MEANWHILE, ids=[row[2] for row in MEANWHILE])
+def test_a_log_that_is_opened_ahead_is_the_one_that_opening_would_find(
+    tmp_path: Path, change: str, used: bool, why: str
+) -> None:
+    path = tmp_path / "audit.db"
+    fill(path)
+    sqlite.open_ahead(path)
+    (ahead,) = sqlite._ahead
+    code = f"import os, sys\nfrom pathlib import Path\npath = Path(sys.argv[1])\n{change}"
+    subprocess.run([sys.executable, "-c", code, path], check=True, cwd=ROOT)
+    with AuditLog.open(path) as log:
+        assert (log.store is ahead) is used
+        assert not sqlite._ahead
+        log.refused("s", Refusal("bash", "last", Problem("a", "b", "c")))
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    with AuditLog.open_to_read(path) as log:
+        assert next(log.rows()).body["arguments"] == "last"
+        assert isinstance(verify(log.store), VerifiedLog)
+
+
+@pytest.mark.threat("T312")
+def test_a_log_that_is_opened_ahead_is_never_made_and_never_that_of_another_place(tmp_path: Path) -> None:
+    path, other = tmp_path / "audit.db", tmp_path / "other.db"
+    sqlite.open_ahead(path)
+    assert not path.exists()
+    fill(path)
+    sqlite.open_ahead(path)
+    fill(other)
+    assert not sqlite._ahead
+    sqlite.open_ahead(path)
+    with sqlite3.connect(other) as database:
+        database.execute("CREATE TABLE more (one)")
+    os.replace(other, path)
+    with pytest.raises(AuditError):
+        AuditLog.open(path)
+    sqlite.open_ahead(path)
+    assert not sqlite._ahead, "a file that cannot be opened is left for the command to report"

@@ -8,7 +8,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from runner.audit.chain import NAME, ZERO, Head, LogFault, LogFaultError, RecordRow, Span, Wanted
+from runner.audit.chain import NAME, ZERO, AuditError, Head, LogFault, LogFaultError, RecordRow, Span, Wanted
 from runner.audit.stores.sqlite_file import (
     CARDS,
     FENCE,
@@ -26,10 +26,12 @@ from runner.audit.stores.sqlite_file import (
     find_damage,
     find_schema_fault,
     has_heads,
+    is_private,
     prepare,
     statements,
 )
 
+_ahead: "list[SqliteStore]" = []  # at most one file that was opened before it was needed
 _OWN = 1  # number of the chain that is appended to
 
 _ROW = "SELECT records.id, logs.name, cards.number, records.hash, body, cards.kind FROM"
@@ -61,11 +63,17 @@ class SqliteStore:
         self.name = str(path)
         with convert_errors(path, "the audit log cannot be read"):
             self.merged = database.execute("SELECT max(merged) FROM logs").fetchone()[0] == 1 if heads else False
+            (self._schema,) = database.execute("PRAGMA schema_version").fetchone()
 
     @classmethod
     def open(cls, path: Path) -> "SqliteStore":
         """Open a file for appending. It is created with mode 0600, or converted from an earlier format. Raises
         AuditError."""
+        while _ahead:
+            found = _ahead.pop()
+            if found.path == path and found._is_as_opened():
+                return found
+            found.close()
         with convert_errors(path, "the audit log cannot be opened"):
             claim(path)
             database = connect(path, "rw")
@@ -97,6 +105,14 @@ class SqliteStore:
                 database.close()
                 raise
         return cls(database, path, mode, heads=heads, unreadable=unreadable)
+
+    def _is_as_opened(self) -> bool:
+        """Return True if `open` would open this file now, and find the same schema."""
+        try:
+            (schema,) = self._database.execute("PRAGMA schema_version").fetchone()
+            return files(self.path) == self._files and is_private(self.path) and schema == self._schema
+        except (OSError, sqlite3.Error):
+            return False
 
     def close(self) -> None:
         self._database.close()
@@ -231,6 +247,23 @@ class SqliteStore:
     def _rows(self, query: str, values: tuple[str | int, ...]) -> Iterator[RecordRow]:
         with convert_errors(self.path, "the audit log cannot be read"):
             yield from map(RecordRow._make, self._database.execute(query, values))
+
+
+def open_ahead(path: Path) -> None:
+    """Open an existing file for a later `SqliteStore.open` in this process. That call reports what fails here.
+
+    As long as a process has the file open, no process has to make its write-ahead file anew.
+    """
+    close_ahead()
+    with contextlib.suppress(AuditError, OSError):
+        if is_private(path):
+            _ahead.append(SqliteStore.open(path))
+
+
+def close_ahead() -> None:
+    """Close the file of `open_ahead`, unless it was used."""
+    while _ahead:
+        _ahead.pop().close()
 
 
 class SqliteWriting:

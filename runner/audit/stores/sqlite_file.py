@@ -118,6 +118,14 @@ def claim(path: Path) -> None:
         os.close(descriptor)
 
 
+def is_private(path: Path) -> bool:
+    """Return True if `claim` would change nothing: the path is a plain file of this user, which no other one may open.
+    Raises OSError if there is no file.
+    """
+    found = os.lstat(path)
+    return stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and not stat.S_IMODE(found.st_mode) & 0o077
+
+
 def files(path: Path) -> list[tuple[int, int] | None]:
     """Return device and inode of the log and of its write-ahead file, which exists while a process has the log open.
     A missing file is None."""

@@ -5,12 +5,17 @@ then. They prepare such a helper beside the usual one (T312). The resident proce
 does not read, and drops it after a minute: it contains the variables of a command.
 """
 
+import contextlib
+import os
 import pickle
 import signal
 import time
 
 from policy.model.frozen import dataclass
+from runner.audit.log import FILE
+from runner.audit.stores.sqlite import close_ahead, open_ahead
 from runner.resident.peer import PeerState, give_state
+from runner.state.paths import PlaceError, state_dir
 from sandbox.backend import SandboxUnavailable
 from sandbox.linux.helper_process import SpareHelper
 from sandbox.linux.launch import LaunchRequest
@@ -51,7 +56,10 @@ def encoded(spare: WorkerSpare, state: PeerState) -> bytes | None:
 
 
 def prepare(spare: WorkerSpare, data: bytes) -> Forecast | None:
-    """Prepare a helper beside `spare`, and return the forecast. Return None if it cannot be prepared."""
+    """Prepare a helper beside `spare`, and return the forecast. Return None if it cannot be prepared.
+
+    The log of this user is opened as well: every process that finds this socket has the same state folder.
+    """
     forecast: Forecast = pickle.loads(data)  # noqa: S301  # from a worker of this process
     try:
         with SpareHelper() as own:
@@ -61,4 +69,12 @@ def prepare(spare: WorkerSpare, data: bytes) -> Forecast | None:
             spare.beside = PreparedHelper(forecast.request, own)
     except (OSError, SandboxUnavailable):
         return None  # the next command says what is wrong, if it is still so
+    with contextlib.suppress(PlaceError):
+        open_ahead(state_dir(os.environ) / FILE)
     return forecast
+
+
+def forget(spare: WorkerSpare) -> None:
+    """End what `prepare` has prepared and nobody needed."""
+    spare.drop_prepared()
+    close_ahead()

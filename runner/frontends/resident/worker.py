@@ -16,8 +16,9 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 
+from runner.audit.stores.sqlite import close_ahead
 from runner.ending import finished
-from runner.frontends.resident.forecast import Forecast, ReceivedForecast, encoded, prepare
+from runner.frontends.resident.forecast import Forecast, ReceivedForecast, encoded, forget, prepare
 from runner.frontends.resident.loading import Main, Stamps, stamps, usual_root
 from runner.frontends.resident.memory import Pages, take_copies
 from runner.resident import client as protocol
@@ -76,6 +77,7 @@ def serve_one(
         foresee: Called with the forecast of the command after this one.
     """
     with ExitStack() as later, WorkerSpare(later) as spare, select.epoll() as waiting:
+        later.callback(close_ahead)
         waiting.register(server, select.EPOLLIN | select.EPOLLEXCLUSIVE)  # a client wakes one worker
         if (root := usual_root()) is not None:
             spare.prepare(root)
@@ -86,7 +88,7 @@ def serve_one(
         while True:
             signal.signal(signal.SIGTERM, _end)
             if not waiting.poll(received.until - time.monotonic() if received is not None and spare.beside else None):
-                spare.drop_prepared()
+                forget(spare)
                 continue
             try:
                 connection, _ = server.accept()
