@@ -52,6 +52,7 @@ def decide(
         cell = Cell(terms.tier, mode, MATRIX[terms.tier][mode])
         return Deny(problem, cell, Reason(terms.tier, terms.why, Check.RIGHTS_FLOOR))
     ruling, reason = _by_rules(assessment, cell, reason, matrix)
+    tries = ruling is Ruling.ASK and tries_first(assessment, cell, matrix)
     if ruling is not Ruling.ALLOW and offline and not terms.credentials and starts_offline(assessment, mode, matrix):
         terms = _without_network(terms, assessment)
         text = f"{_reason_text(_deferred(assessment))}; it starts without network, because that may be unnecessary"
@@ -65,7 +66,7 @@ def decide(
 
             text = _reason_text(reason)
             rule_text = f"{text[:1].upper()}{text[1:]}. " if reason in assessment.asked else ""
-            return Ask(assessment, terms, cell, reason, rule_text + question(assessment, terms, facts))
+            return Ask(assessment, terms, cell, reason, rule_text + question(assessment, terms, facts), tries)
         case _:
             return Deny(_problem(assessment, facts, cell, reason), cell, reason, *_lifting(assessment))
 
@@ -93,6 +94,9 @@ def preview_of(verdict: Allow | Ask) -> Allow:
     terms = replace(terms, hosts=(), credentials=(), read=read, write=(), cache="", repository=())
     text = "it runs for a preview: without network, and its changes are shown before they reach the workspace"
     reason = Reason(verdict.cell.tier, text, Check.PREVIEW)
+    if isinstance(verdict, Ask) and verdict.tries:
+        text = f"{_reason_text(verdict.reason)}; it runs without network, and its changes wait for an answer"
+        reason = Reason(verdict.cell.tier, text, Check.TRIED)
     return Allow(Permit(action, terms, _MINT, sourced), verdict.cell, reason)
 
 
@@ -166,6 +170,19 @@ def _by_rules(assessment: Assessment, cell: Cell, reason: Reason, matrix: Matrix
         reason = assessment.asked[0]
         ruling = Ruling.DENY if cell.mode is Mode.DONT_ASK else Ruling.ASK
     return ruling, reason
+
+
+def tries_first(assessment: Assessment, cell: Cell, matrix: Matrix = MATRIX) -> bool:
+    """Return True if rules with the verdict `try` are all that requires the question, so that a command may run on a
+    layer before the user is asked about its changes.
+
+    INVARIANT: everything that the mode asks about is covered by rules, and no rule asks without trying.
+    """
+    if not assessment.tried or any(each not in assessment.tried for each in assessment.asked):
+        return False
+    return cell.ruling is Ruling.ALLOW or all(
+        each in assessment.covered for each in open_reasons(assessment, cell.mode, matrix)
+    )
 
 
 def _reason_text(reason: Reason) -> str:

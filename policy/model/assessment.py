@@ -277,6 +277,7 @@ class Assessment:
         opened: the hosts that those rules allow, by effect; such a host is more exact than the target of the effect.
         typed: the effects that flags of the user add to this one action.
         sourced: the files of shell text whose commands were judged, as pairs (path, SHA-256 of the content).
+        tried: those of `asked` that are rules with the verdict `try`.
     """
 
     action: Action
@@ -290,6 +291,7 @@ class Assessment:
     opened: Mapping[Effect, tuple[str, ...]] = field(default_factory=dict)
     typed: tuple[Effect, ...] = ()
     sourced: tuple[tuple[str, str], ...] = ()
+    tried: tuple[Reason, ...] = ()
 
     @property
     def tiers(self) -> tuple[Tier, ...]:
@@ -372,6 +374,7 @@ class Check:
     FLOW_TRUSTED_FILE       = RuleRef(RuleKind.BUILTIN, "information-flow/trusted-file")
     OFFLINE_START           = RuleRef(RuleKind.BUILTIN, "decision/offline-start")
     PREVIEW                 = RuleRef(RuleKind.BUILTIN, "decision/preview")
+    TRIED                   = RuleRef(RuleKind.BUILTIN, "decision/tried")
     RIGHTS_FLOOR            = RuleRef(RuleKind.BUILTIN, "rights/floor")
     SANDBOX_SHOW            = RuleRef(RuleKind.BUILTIN, "sandbox-show/shown-rights")
     # fmt: on

@@ -105,6 +105,7 @@ class PermissionRule:
         rights: additional rights of the one command of `run`, as flags of `agent exec`: `--host x.org`,
             `--read /opt/x`, `--write ~/x`.
         shape: the one command that a grant is about, more exact than `run` can be.
+        tries: True for the verdict `try`: the rule asks, but after the command has run on a layer, without network.
     """
 
     verdict: Ruling
@@ -127,6 +128,7 @@ class PermissionRule:
     values: tuple[tuple[str, str], ...] = ()
     below: tuple[tuple[str, str], ...] = ()
     only: tuple[str, ...] | None = None
+    tries: bool = False
 
     def expired(self, today: date | None) -> bool:
         """Return True if the rule has expired. If the day is unknown, rules that allow are expired, and the others are
@@ -148,6 +150,11 @@ class PermissionRule:
     def limits_arguments(self) -> bool:
         """Return True if the rule has a condition that only calls of servers' tools can meet."""
         return bool(self.values or self.below) or self.only is not None
+
+    @property
+    def word(self) -> str:
+        """Return the verdict as a file states it: `allow`, `try`, `ask` or `deny`."""
+        return "try" if self.tries else self.verdict.name.lower()
 
     @property
     def pattern(self) -> str:

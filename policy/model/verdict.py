@@ -198,13 +198,18 @@ class Allow:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """The verdict that the user must decide. `terms` are the rights that an approval would grant."""
+    """The verdict that the user must decide. `terms` are the rights that an approval would grant.
+
+    `tries` is True if a session may first run the action on a layer, as `policy.decide.preview_of` permits, and ask
+    about its changes instead. Every other caller asks before anything runs.
+    """
 
     assessment: Assessment
     terms: Terms
     cell: Cell
     reason: Reason
     question: str
+    tries: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,7 +113,7 @@ def covered(
                 continue
             if crowded and reason.tier is Tier.NETWORK and found.layer is not Layer.TYPED:
                 refused.add(reason)  # the user is asked, and an approval allows the hosts of the rule
-            text = f"allowed by {whose(found, facts)}: {found.why or about(found)}"
+            text = f"{'tried' if found.tries else 'allowed'} by {whose(found, facts)}: {found.why or about(found)}"
             found_by.setdefault(reason, Reason(reason.tier, text, found.ref, reason.span))
             if reason.tier is Tier.NETWORK:
                 bounds = {effect: _hosts(effect, running, alone) for effect in _behind(reason, step)}

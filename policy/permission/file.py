@@ -60,10 +60,11 @@ def permissions(document: TomlDocument, layer: Layer) -> tuple[PermissionRule, .
 def _rule(entry: TomlEntry, layer: Layer) -> PermissionRule:
     label = entry.values.get("verdict")
     if label is None:
-        raise entry.error_at("", "`verdict` is missing", 'add verdict = "allow", "ask" or "deny"')
-    verdict = {ruling.name.lower(): ruling for ruling in Ruling}.get(str(label))
+        raise entry.error_at("", "`verdict` is missing", 'add verdict = "allow", "try", "ask" or "deny"')
+    tries = label == "try"
+    verdict = Ruling.ASK if tries else {ruling.name.lower(): ruling for ruling in Ruling}.get(str(label))
     if verdict is None:
-        raise entry.error_at("verdict", f"there is no verdict `{label}`", "write `allow`, `ask` or `deny`")
+        raise entry.error_at("verdict", f"there is no verdict `{label}`", "write `allow`, `try`, `ask` or `deny`")
     words = patterns(entry.values.get("run", ()))
     more = words[-1:] == ((REST,),)
     words = words[:-1] if more else words
@@ -88,6 +89,7 @@ def _rule(entry: TomlEntry, layer: Layer) -> PermissionRule:
         until=until if isinstance(until, date) else None,
         family=str(entry.values.get("family", "")),
         rights=_list(entry, "rights"),
+        tries=tries,
     )
     if "run" in entry.values and not rule.run:
         fix = 'name the program, such as run = ["npm", "test", "**"], or use tool = ["bash"] for every command'
@@ -96,6 +98,8 @@ def _rule(entry: TomlEntry, layer: Layer) -> PermissionRule:
         _check_limits(entry, rule)
     if rule.rights:
         _check_rights(entry, rule)
+    if tries:
+        _check_try(entry)
     if "family" in entry.values:
         _check_family(entry, rule)
     if not any((rule.run, rule.tool, rule.read, rule.write, rule.host, rule.tier)):
@@ -137,6 +141,16 @@ def _check_family(entry: TomlEntry, rule: PermissionRule) -> None:
         raise entry.error_at("family", "a rule about a family names the family and its hosts", fix)
     if not rule.host:
         raise entry.error_at("", "a rule about a family names its hosts", 'add host = ["api.github.com"]')
+
+
+def _check_try(entry: TomlEntry) -> None:
+    """Raise TomlError unless the rule names a command, and nothing that a command on a layer does not get."""
+    known = ("verdict", "run", "tier", "source", "why", "until")
+    if other := next((key for key in entry.values if key not in known), None):
+        why = "a command that is tried has no network and no path outside of the workspace"
+        raise entry.error_at(other, why, f"remove `{other}`, or write `ask` or `allow`")
+    if "run" not in entry.values:
+        raise entry.error_at("", "only a command can be tried", 'name it, such as run = ["make", "**"]')
 
 
 def _check_rights(entry: TomlEntry, rule: PermissionRule) -> None:

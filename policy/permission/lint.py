@@ -155,11 +155,13 @@ def beside(rule: PermissionRule, rules: Sequence[PermissionRule], index: int) ->
     for place, other in enumerate(rules):
         if place == index or (rule.layer is Layer.REPOSITORY and rule.verdict is Ruling.ALLOW):
             continue
+        if other.tries and not rule.tries and rule.verdict is Ruling.ASK:  # a question counts more than a try
+            continue
         same = _wider(rule, other) and _wider(other, rule)
         if same and rule.verdict is not other.verdict:
             if index > place:
                 strict = max(rule, other, key=lambda one: one.verdict)
-                own, others = rule.verdict.name.lower(), other.verdict.name.lower()
+                own, others = rule.word, other.word
                 difference = f"its verdict is `{own}`, and {other.ref} has `{others}` for the same actions"
                 text = f"{difference}; the stricter rule applies ({strict.ref})"
                 yield warn("ambiguous", text, "keep one of them", other.ref)
@@ -169,7 +171,7 @@ def beside(rule: PermissionRule, rules: Sequence[PermissionRule], index: int) ->
         if other.verdict is rule.verdict:
             yield warn("redundant", f"{other.ref} covers the same actions, or more", "remove one of them", other.ref)
         else:
-            stronger = f"{other.ref} has the stricter verdict `{other.verdict.name.lower()}` for all of its actions"
+            stronger = f"{other.ref} has the stricter verdict `{other.word}` for all of its actions"
             yield warn("shadowed", f"it never takes effect: {stronger}", "remove one of them", other.ref)
 
 

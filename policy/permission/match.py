@@ -10,7 +10,7 @@ from policy.model.assessment import Assessment, Effect, EffectKind, Reason, Scop
 from policy.model.command_pattern import broad, mentions, passed_on
 from policy.model.facts import Facts, Kind
 from policy.model.frozen import dataclass, replace
-from policy.model.profile import PermissionRule, Source
+from policy.model.profile import Layer, PermissionRule, Source
 from policy.model.secret_paths import inside
 from policy.model.tier import Ruling, Tier
 from policy.model.tool_arguments import argument_texts, argument_values, below_folder, canonical_value
@@ -64,10 +64,13 @@ def ruled(assessment: Assessment, facts: Facts, rules: Sequence[PermissionRule],
         and _arguments_met(rule, arguments).how is _Met.YES
         and (not rule.limits_arguments or _within_limits(rule, action, values, facts))
     ]
+    # Last, so that a rule that allows counts first. One of the repository asks without covering anything.
+    allowing += [rule for rule in live if rule.tries and _tries_for(rule, facts, source)]
     by, opened = covered(assessment, facts, allowing) if allowing else ({}, {})
     opened = _undenied(opened, live)
     denied: dict[Reason, None] = {}
     asked: dict[Reason, None] = {}
+    tried: list[Reason] = []
     texts = _texts(assessment) if live else None
     for rule in live:
         if rule.verdict is Ruling.ALLOW or (texts is not None and not _may_meet(rule, texts)):
@@ -75,15 +78,31 @@ def ruled(assessment: Assessment, facts: Facts, rules: Sequence[PermissionRule],
         met = min(_meeting(rule, assessment, facts, opened), _arguments_met(rule, arguments), key=lambda one: one.how)
         if met.how is _Met.NO:
             continue
-        subject = f"{whose(rule, facts)} {'denies' if rule.verdict is Ruling.DENY else 'asks before'} {about(rule)}"
+        does = "denies" if rule.verdict is Ruling.DENY else "tries" if rule.tries else "asks before"
+        subject = f"{whose(rule, facts)} {does} {about(rule)}"
         if met.how is _Met.MAYBE:
             asked[Reason(Tier.UNKNOWN, f"{subject}, and {met.text}: {rule.why}", rule.ref, met.span)] = None
         elif rule.verdict is Ruling.DENY:
             denied[Reason(Tier.DENIED, f"{subject}: {rule.why}", rule.ref, met.span)] = None
         else:
-            asked[Reason(Tier.READ, f"{subject}: {rule.why}", rule.ref, met.span)] = None
+            reason = Reason(Tier.READ, f"{subject}: {rule.why}", rule.ref, met.span)
+            asked[reason] = None
+            if rule.tries:
+                tried.append(reason)
+    # INVARIANT: what only a rule that tries covers is asked about, however the two ways of matching differ.
+    certain = {reason.rule for reason in tried}
+    trying = {rule.ref for rule in live if rule.tries} - certain
+    by = {reason: found for reason, found in by.items() if found.rule not in trying}
     reasons = (*denied, *assessment.reasons)
-    return replace(assessment, reasons=reasons, asked=(*asked, *assessment.asked), covered=by, opened=opened)
+    return replace(
+        assessment, reasons=reasons, asked=(*asked, *assessment.asked), covered=by, opened=opened, tried=tuple(tried)
+    )
+
+
+def _tries_for(rule: PermissionRule, facts: Facts, source: Source) -> bool:
+    """Return True if a rule that tries may take the place of a question, as strictly as a rule that allows."""
+    day = rule.until is None or facts.today is not None
+    return day and rule.layer is not Layer.REPOSITORY and (not rule.source or source in rule.source)
 
 
 def _names(rule: PermissionRule, tool: str) -> bool:

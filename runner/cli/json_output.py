@@ -186,7 +186,7 @@ OUTPUTS: tuple[JsonOutput, ...] = (
         _fields(
             """action object, line text, tree text, effects objects, tiers texts, reasons objects, mode text,
             cell object, verdict text, because object, problem object or null, question text or null,
-            terms object or null, rules objects, ways texts, rule text or null"""
+            terms object or null, rules objects, ways texts, rule text or null, tries boolean"""
         ),
     ),
     JsonOutput(

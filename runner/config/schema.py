@@ -472,10 +472,11 @@ KEYS: tuple[Key, ...] = (
 )
 
 LISTS: tuple[TableList, ...] = (
-    TableList("rule", TIGHTEN, "allows, asks about or denies actions; deny overrides ask, and ask overrides allow",
-        RULE_KEYS, check=validators.rule, tightens=lambda entry: entry.values.get("verdict") in ("ask", "deny"),
+    TableList("rule", TIGHTEN,
+        "allows, tries, asks about or denies actions; the strictest verdict counts: deny, ask, try, allow",
+        RULE_KEYS, check=validators.rule, tightens=lambda entry: entry.values.get("verdict") in ("try", "ask", "deny"),
         example='verdict = "deny"\nrun     = ["git", "push"]\nwhy     = "releases are made by hand"',
-        choices={"verdict": ("allow", "ask", "deny"), "source": tuple(Source),
+        choices={"verdict": ("allow", "try", "ask", "deny"), "source": tuple(Source),
                  "tier": tuple(tier.label for tier in Tier)}, helps=validators.RULE_HELP, most=MOST_RULES),
     TableList("credential", NEVER, "a header that the proxy adds to requests of commands, which never see it",
         CREDENTIAL_KEYS, check=credential, example=CREDENTIAL_EXAMPLE,

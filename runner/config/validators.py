@@ -27,7 +27,7 @@ LIMIT_HELP = (  # as in LIMITS of policy/toml/profile.py
 )
 
 RULE_HELP: Mapping[str, str] = {
-    "verdict": "Verdict for the actions that match: `allow`, `ask` or `deny`.",
+    "verdict": "Verdict for the actions that match: `allow`, `try` (run on a copy, then ask), `ask` or `deny`.",
     "run": "Words of a command; `*` and `?` match in a word, a list is a choice, a last `**` matches more words.",
     "family": "Family of reading commands that the rule allows on its hosts, such as `gh-read`.",
     "rights": "Additional rights of exactly the command of `run`: `--host HOST`, `--read PATH`, `--write PATH`.",

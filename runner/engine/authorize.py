@@ -91,7 +91,9 @@ class Tries(Protocol):
     async def offered(self, question: Question) -> Question:
         """Return the question, with the answer `try` if the action can run on a layer."""
 
-    async def run(self, evaluation: Evaluation, answer: records.RecordedAnswer, question: Question) -> Question | str:
+    async def run(
+        self, evaluation: Evaluation, answer: records.RecordedAnswer | None, question: Question
+    ) -> Question | str:
         """Run the action on a layer, and return the question about what it changed, or why it was not tried."""
 
 
@@ -161,6 +163,13 @@ async def authorize(
             assert isinstance(verdict, Ask)  # an Allow has returned, or has an early answer
             question = requester.question(lookup.context, verdict, again or (_CHANGED if early else ""))
             question = await tries.offered(question) if tries is not None else question
+            if tries is not None and verdict.tries and question.card.tries and not again:
+                # A rule wants the command to be tried, and the question to be about its changes.
+                shown = await tries.run(replace(evaluation, verdict=verdict), None, question)
+                if isinstance(shown, Question):
+                    early = EarlyAnswer(shown, *await requester.ask(shown))
+                    continue
+                question = await tries.offered(requester.question(lookup.context, verdict, shown))
             answer, seconds = await requester.ask(question)
         early = None
         match answer:

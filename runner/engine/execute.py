@@ -101,7 +101,9 @@ async def execute_call(judgement: Judgement | Proposal, ctx: RunContext, stopped
 
 def _trials(judgement: Judgement, ctx: RunContext) -> "Trials | None":
     """Return the tries of a call, or None if the user is not asked about a command or cannot try it."""
-    if judgement.planned.call.own or not may_try(judgement.evaluation.verdict, ctx):
+    evaluation = judgement.evaluation
+    unattended = ctx.unattended and ctx.undo is not None and bool(evaluation.assessment.tried)
+    if judgement.planned.call.own or not (unattended or may_try(evaluation.verdict, ctx)):
         return None
     from runner.engine.trial import Trials  # only for a question that a user can answer
 
@@ -119,7 +121,10 @@ async def _execute_judged(
 ) -> CallResult:
     """Do what `execute_call` does, with the tries of the call."""
     requester = CallRequester(ctx, judgement.planned.call, hooked=judgement.hooked, typed=judgement.typed)
-    authorization = await authorize(judgement.evaluation, requester, judgement.early, trials)
+    evaluation = judgement.evaluation
+    if trials is not None and ctx.unattended:
+        evaluation = await trials.run_unattended(evaluation)
+    authorization = await authorize(evaluation, requester, judgement.early, trials)
     trial = trials.open if trials is not None and authorization.kept is not None else None
     if trials is not None and trial is None:
         trials.discard()

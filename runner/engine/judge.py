@@ -224,7 +224,9 @@ async def ask_ahead(calls: Sequence[ModelCall], ctx: RunContext) -> Mapping[str,
                 continue
             if unworkable(planned.action, evaluation) is None:
                 question = CallRequester(ctx, call).question(evaluation.recalled.context, evaluation.verdict, "")
-                questions.append(await with_try(question, ctx) if may_try(evaluation.verdict, ctx) else question)
+                question = await with_try(question, ctx) if may_try(evaluation.verdict, ctx) else question
+                if not (evaluation.verdict.tries and question.card.tries):  # a rule asks after the command has run
+                    questions.append(question)
     if len(questions) < 2:
         return {}
     answers, seconds = await _ask_approver(tuple(questions), ctx)
@@ -256,7 +258,7 @@ async def with_try(question: Question, ctx: RunContext) -> Question:
 
 async def layer_folder(permit: Permit, ctx: RunContext) -> Path | None:
     """Return the private folder for layers, or None if the command cannot run on one."""
-    if ctx.unattended or ctx.undo is None or not ctx.undo.compares:
+    if ctx.undo is None or not ctx.undo.compares:
         return None
     folder = ctx.undo.transactions(permit, chosen=True)
     return None if folder is None or await ctx.sandbox.layered(permit.terms, str(folder)) else folder

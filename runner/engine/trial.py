@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from policy.decide import preview_of
 from policy.grants.resolve import answerer
-from policy.model.verdict import Allow, Ask, Problem, ProblemError
+from policy.model.verdict import Allow, Ask, Deny, Problem, ProblemError
 from runner.approval.approver import Question
 from runner.approval.card import safe_line
 from runner.approval.remembered import NOTHING
@@ -65,14 +65,36 @@ class Trials:
         """Return the question, with the answer `try` if the command can run on a layer."""
         return question if self._failed else await with_try(question, self._ctx)
 
-    async def run(self, evaluation: Evaluation, answer: RecordedAnswer, question: Question) -> Question | str:
+    async def run(self, evaluation: Evaluation, answer: RecordedAnswer | None, question: Question) -> Question | str:
         """Run the command on a layer, and return the question about what it changed, or why it was not tried.
 
-        Nothing reaches the workspace. Raise asyncio.CancelledError if the user stops the turn.
+        `answer` is that of the user who wants the try, or None if a rule does. Nothing reaches the workspace. Raise
+        asyncio.CancelledError if the user stops the turn.
         """
+        trial = await self._trial(evaluation, answer)
+        return trial if isinstance(trial, str) else trial.about(question)
+
+    async def run_unattended(self, evaluation: Evaluation) -> Evaluation:
+        """Run a command that a rule tries, where no user can decide about its changes, and return the denial.
+
+        The changes are discarded. The user gets them as a patch. If the command cannot be tried, it does not run.
+        """
+        denial = evaluation.verdict
+        asked = replace(evaluation.recalled.context, unattended=False).decide(evaluation.assessment)
+        if not isinstance(denial, Deny) or not isinstance(asked, Ask) or not asked.tries or asked.terms.writable:
+            return evaluation
+        trial = await self._trial(replace(evaluation, verdict=asked), None)
+        if isinstance(trial, str):
+            return evaluation
+        why = f"{denial.problem.why}; it was tried without network ({trial.ended}), and {trial.keep_patch()}"
+        refused = replace(denial, problem=replace(denial.problem, why=why))
+        return replace(evaluation, verdict=refused, recalled=replace(evaluation.recalled, verdict=refused))
+
+    async def _trial(self, evaluation: Evaluation, answer: RecordedAnswer | None) -> "Trial | str":
+        """Run the command on a layer, and return the try, or why there is none."""
         self.discard()
         ctx = self._ctx
-        assert isinstance(evaluation.verdict, Ask)  # `authorize` tries only what is asked about
+        assert isinstance(evaluation.verdict, Ask)  # the callers try only what is asked about
         verdict = preview_of(evaluation.verdict)
         permit = verdict.permit
         if permit.sourced:
@@ -94,7 +116,7 @@ class Trials:
             ctx.emit(Notice("the command is tried without network; nothing that it changes counts yet"))
             try:
                 await trial.run(number)
-                return trial.about(question)
+                return trial
             except (ProblemError, OSError) as error:  # nothing was applied
                 self.discard()
                 return self._unable(error.problem.why if isinstance(error, ProblemError) else os_reason(error))
@@ -126,7 +148,7 @@ class Trial(CommandTransaction):
         self._items: tuple[ChoiceItem, ...] = ()
         self._chosen = frozenset[int]()
         self._shown = TriedCommand("", (), (), (), ())
-        self._state = ""
+        self._state, self._patch = "", b""
 
     async def run(self, number: int) -> None:
         """Run the command, and read its changes. `number` is that of the record of the decision."""
@@ -153,6 +175,7 @@ class Trial(CommandTransaction):
         self._items = choice_items(self._judged.applied)
         secret = ctx.undo.secret()
         patch = layer_patch(self.layer, changes, secret)
+        self._patch = patch.text
         planned = plan(workspace, read(patch.text), secret)
         diff = self._lines(diff_lines(planned, colour=False), _MOST_DIFF)
         stats = self._lines(stat_lines(planned), _MOST_DIFF)
@@ -193,6 +216,21 @@ class Trial(CommandTransaction):
             tried=self._shown,
         )  # fmt: skip
         return replace(question, card=tried, offer=NOTHING, again="", edited=None)
+
+    @property
+    def ended(self) -> str:
+        """Return how the command ended, in words."""
+        return self._shown.ended
+
+    def keep_patch(self) -> str:
+        """Store the changes as a patch for the user, and return in words where it is."""
+        if not self._items:
+            return "it changed nothing that could be kept"
+        try:
+            where = self._transaction.set_aside(self._patch)
+            return f"its changes were discarded; the user finds them as a patch at {where}"
+        except OSError as error:
+            return f"its changes were discarded, and no patch could be stored: {os_reason(error)}"
 
     def keep(self, numbers: frozenset[int]) -> None:
         """Let `conclude` apply the items with these numbers, from 1."""

@@ -52,6 +52,7 @@ class Explanation:
     rules: tuple[Reason, ...] = ()
     rule: str | None = None
     digest: str = ""
+    tries: bool = False
 
     def as_json(self) -> dict[str, object]:
         """Return a JSON object without the values of environment variables."""
@@ -81,6 +82,7 @@ class Explanation:
             "rules": [reason_json(reason) for reason in self.rules],
             "ways": list(self.ways),
             "rule": self.rule,
+            "tries": self.tries,
         }
 
 
@@ -118,6 +120,7 @@ def explain(
         line=line,
         rules=tuple(dict.fromkeys((*assessment.asked, *assessment.covered.values()))),
         rule=rule,
+        tries=isinstance(verdict, Ask) and verdict.tries,
     )
 
 
@@ -143,6 +146,8 @@ def sections(explanation: Explanation) -> list[ExplanationSection]:
     verdict = [RULING_WORDS[explanation.verdict]]
     if explanation.because.rule == Check.OFFLINE_START:
         verdict.append(f"{explanation.because.text}; a refused connection becomes a question")
+    if explanation.tries:
+        verdict.append("in a session it runs first, without network and on a copy, and the question is what to keep")
     if explanation.question:
         verdict.append(explanation.question)
     if problem := explanation.problem:

@@ -58,7 +58,7 @@ def work(tmp_path: Path) -> Path:
 
 
 def files(folder: Path) -> dict[str, str]:
-    return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
+    return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file() and path.suffix != ".py"}
 
 
 def tried(
@@ -105,8 +105,7 @@ def test_everything_is_kept_and_the_model_gets_the_output(
     text = audit(monkeypatch, capsys, "show", "--text", str(end.record))
     assert "a try of which the user kept everything" in text
     assert "applied by user: " in text
-    replayed = json.loads(audit(monkeypatch, capsys, "replay", "--json"))["counts"]
-    assert not replayed.get("differs"), replayed
+    assert not any(json.loads(audit(monkeypatch, capsys, "replay", "--json"))["counts"].values())
 
 
 @pytest.mark.parametrize(
@@ -337,3 +336,108 @@ def test_unattended_it_is_never_offered(work: Path, tmp_path: Path, monkeypatch:
     assert files(work) == PLAIN
     assert "not done" in results(played)
     assert not layers()
+
+
+# ---- rules with the verdict `try`
+
+
+WRITES, COPIES = "python3 build.py", "python3 copy.py"
+PROGRAM = """
+import os, sys
+print(2**11)
+open("a", "w").write("two\\n")
+os.mkdir("d")
+open("d/f", "w").write("x\\n")
+os.remove("b")
+sys.exit(3)
+"""
+
+
+@pytest.fixture
+def rule(tmp_path: Path, work: Path) -> None:
+    (work / "build.py").write_text(PROGRAM)
+    (work / "copy.py").write_text("open('e', 'w').write(open('a').read())\n")
+    config = tmp_path / "h/.config/ringfence"
+    config.mkdir(parents=True)
+    text = '[[rule]]\nverdict = "try"\nrun = ["python3", ["build.py", "copy.py"], "**"]\nwhy = "look first"\n'
+    (config / "config.toml").write_text(text)
+
+
+@pytest.mark.threat("T313")
+@pytest.mark.usefixtures("rule")
+@pytest.mark.parametrize("mode", [Mode.DEFAULT, Mode.TRUST_PROJECT])
+def test_a_rule_tries_without_a_question(
+    work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], mode: Mode
+) -> None:
+    def look(question: Question) -> Answer:
+        assert files(work) == PLAIN
+        return Kept(frozenset({1, 3}))
+
+    user = TryingUser(look)
+    played = play(tmp_path, monkeypatch, {"main": [[bash(WRITES)], "done"]}, mode=mode, approver=user)
+    (asked,) = user.asked
+    assert asked.card.tried is not None
+    assert "tries" in asked.card.why
+    assert files(work) == {**DONE, "b": "b\n"}
+    assert "kept 2 of 3 changes; discarded: `b`" in results(played)
+    assert not layers()
+    lines = audit(monkeypatch, capsys, "export", "--format", "jsonl").splitlines()
+    first, second = sorted((body for body in map(json.loads, lines) if "because" in body), key=lambda each: each["id"])
+    assert first["because"]["rule"] == "builtin:decision/tried"
+    assert first.get("answer") is None
+    assert second["answer"]["yes"] is True
+    assert not any(json.loads(audit(monkeypatch, capsys, "replay", "--json"))["counts"].values())
+
+
+@pytest.mark.usefixtures("rule")
+@pytest.mark.parametrize("answer", [No("no"), Halt(), Yes()], ids=repr)
+def test_what_a_rule_tries_is_discarded_or_runs_as_usual(
+    work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: Answer
+) -> None:
+    user = TryingUser(answer)
+    tried(tmp_path, monkeypatch, user, script=WRITES)
+    assert files(work) == (DONE if answer == Yes() else PLAIN)
+    assert len(user.asked) == 1
+    assert not layers()
+
+
+@pytest.mark.threat("T313")
+@pytest.mark.usefixtures("rule")
+def test_each_call_of_a_turn_sees_what_was_kept_before(
+    work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = [bash(WRITES), bash(COPIES), bash("cat e")]
+    user = TryingUser(Kept(frozenset({1})), Kept(frozenset({1})))
+    played = play(tmp_path, monkeypatch, {"main": [calls, "done"]}, mode=Mode.DEFAULT, approver=user)
+    assert files(work) == {**PLAIN, "a": "two\n", "e": "two\n"}
+    assert "two" in played.results[2]
+
+
+@pytest.mark.threat("T313")
+@pytest.mark.usefixtures("rule")
+def test_where_no_user_can_see_a_try_it_is_a_question(
+    work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user = TryingUser(No())
+    user.tries = False
+    tried(tmp_path, monkeypatch, user, script=WRITES)
+    assert [each.card.tried for each in user.asked] == [None]
+    assert files(work) == PLAIN
+
+
+@pytest.mark.threat("T313")
+@pytest.mark.usefixtures("rule")
+def test_unattended_the_changes_are_discarded_and_the_user_gets_a_patch(
+    work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    played = play(tmp_path, monkeypatch, {"main": [[bash(WRITES)], "done"]}, mode=Mode.DEFAULT)
+    assert files(work) == PLAIN
+    assert not layers()
+    assert "not done" in results(played)
+    assert "it was tried without network (exit code 3)" in results(played)
+    (patch,) = (state_dir(os.environ) / "aside").iterdir()
+    assert f"as a patch at {patch}" in results(played)
+    assert "+two" in patch.read_text()
+    assert patch.stat().st_mode & 0o777 == 0o600
+    assert played.ending is not None
+    assert len(played.ending.denied) == 1

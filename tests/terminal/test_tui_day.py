@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.layers import overlays_work
 from tests.support.places import TESTS
 from tests.support.screen_harness import ScreenHarness, bash
 
@@ -63,6 +64,7 @@ def harness() -> Iterator[ScreenHarness]:
 
 
 @pytest.mark.thorough
+@pytest.mark.skipif(not overlays_work(), reason="a card names the key `t` only where an overlay can be mounted")
 def test_a_whole_day(harness: ScreenHarness) -> None:
     seen: list[str] = []
     (harness.work / "notes").write_text("a note\n")

@@ -185,5 +185,5 @@ def test_the_rules_of_the_page_about_permissions_are_good_ones() -> None:
     page = (ROOT / "docs/guide/permissions.md").read_text()
     block = page.partition("\n## By rules")[2].partition("```toml\n")[2].partition("```")[0]
     found = permissions(read(block, "permissions.md", {}, LISTS), Layer.USER)
-    assert len(found) == 5
+    assert len(found) == 6
     assert not [one for one in check(found, BOOK, DAY, PROFILE) if one.severity is not Severity.NOTICE]

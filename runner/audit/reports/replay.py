@@ -11,7 +11,7 @@ from policy.flow.state import FlowMode
 from policy.grants.grant import Grant
 from policy.grants.resolve import resolve
 from policy.model.action import ACTIONS, Action
-from policy.model.assessment import Assessment, RuleRef
+from policy.model.assessment import Assessment, Check, RuleRef
 from policy.model.facts import Facts, PathFact
 from policy.model.frozen import dataclass
 from policy.model.profile import Layer, PermissionRule, Profile, Source
@@ -149,9 +149,13 @@ def rejudge(
 
 def recorded_ruling(body: Mapping[str, object]) -> Ruling:
     """Return the recorded ruling before the answer of the user, which is not part of the policy."""
-    if answer_source(body) is AnswerSource.USER:
+    if answer_source(body) is AnswerSource.USER or _because(body) == str(Check.TRIED):
         return Ruling.ASK
     return Ruling.ALLOW if body.get("verdict") == "allow" else Ruling.DENY
+
+
+def _because(body: Mapping[str, object]) -> object:
+    return mapping(body.get("because")).get("rule")
 
 
 def _judged(deed: DecisionTrail, policy: Policy, facts: RecordedParts, now: TodaysDisk | None) -> NewVerdict:

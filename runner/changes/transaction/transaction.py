@@ -166,6 +166,14 @@ class Transaction:
             shutil.move(str(path), where)
         return where
 
+    def set_aside(self, patch: bytes) -> str:
+        """Store the changes as a patch among the files that were set aside, and return its path. Raise OSError."""
+        where = self._aside_place("changes.patch")
+        handle = os.open(where, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        with open(handle, "wb") as file:
+            file.write(patch)
+        return where
+
     def _aside_place(self, name: str) -> str:
         self._aside.mkdir(mode=0o700, parents=True, exist_ok=True)
         short = os.fsdecode(os.fsencode(name)[:_LONGEST_NAME])

@@ -157,7 +157,7 @@ async def _permissions(words: str, host: CommandHost) -> None:
             rows.append(f"  {label:<8} {', '.join(tiers)}")
     rules = ctx.profile.permissions
     rows.append("rules:" if rules else "rules: you have none")
-    rows += [f"  {rule.verdict.name.lower():<8} {_about(rule)}  ({rule.ref})" for rule in rules]
+    rows += [f"  {rule.word:<8} {_about(rule)}  ({rule.ref})" for rule in rules]
     live = sum(1 for _ in ctx.grants.live())
     rows.append(f"remembered answers: {live} (/grants)")
     say(host, *rows)
