@@ -750,3 +750,25 @@ def test_a_try_that_is_stopped_leaves_nothing(folder: Path) -> None:
     assert not [*(folder.parent.parent / "state/transactions").glob("*/*")]
     with AuditLog.open_to_read(folder.parent.parent / "state" / "audit.db") as log:
         assert [row.body["ended_by"] for row in log.rows(kind="finished")] == ["cancelled"]
+
+
+@pytest.mark.threat("T313")
+@pytest.mark.skipif(not overlays_work(), reason="this user cannot mount an overlay")
+@pytest.mark.parametrize(
+    ("mode", "answer", "made"),
+    [("plan", "keep", False), ("plan", "run", False), ("trust-project", "keep", True), ("trust-project", "no", False)],
+)
+def test_the_mode_of_the_answer_counts_after_a_try(folder: Path, mode: str, answer: str, made: bool) -> None:
+    async def program(front: Front) -> None:
+        front.say("prompt", text="go")
+        first = await front.until("question_asked", 1)
+        front.say("answer", id=first["id"], answer="try")
+        second = await front.until("question_asked", 2)
+        front.say("mode", mode=mode)
+        await front.until("changed")
+        front.say("answer", id=second["id"], answer=answer)
+        await front.until("run_ended")
+
+    talk(folder, [bash("echo 1 > one; echo said"), Turn("done")], program)
+    assert (folder / "one").exists() == made
+    assert not [*(folder.parent.parent / "state/transactions").glob("*/*")]

@@ -58,7 +58,11 @@ def work(tmp_path: Path) -> Path:
 
 
 def files(folder: Path) -> dict[str, str]:
-    return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file() and path.suffix != ".py"}
+    return {
+        str(path.relative_to(folder)): path.read_text()
+        for path in folder.rglob("*")
+        if path.is_file() and path.suffix != ".py"
+    }
 
 
 def tried(
@@ -428,7 +432,7 @@ def test_where_no_user_can_see_a_try_it_is_a_question(
 @pytest.mark.threat("T313")
 @pytest.mark.usefixtures("rule")
 def test_unattended_the_changes_are_discarded_and_the_user_gets_a_patch(
-    work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     played = play(tmp_path, monkeypatch, {"main": [[bash(WRITES)], "done"]}, mode=Mode.DEFAULT)
     assert files(work) == PLAIN
@@ -441,3 +445,34 @@ def test_unattended_the_changes_are_discarded_and_the_user_gets_a_patch(
     assert patch.stat().st_mode & 0o777 == 0o600
     assert played.ending is not None
     assert len(played.ending.denied) == 1
+    assert not any(json.loads(audit(monkeypatch, capsys, "replay", "--json"))["counts"].values())
+
+
+@pytest.mark.threat("T313")
+def test_more_changes_than_a_user_can_read_are_kept_together(
+    work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = 'python3 -c \'import os; print("x\\n" * 100_000); [open(f"f{n}", "w").close() for n in range(250)]\''
+    user = TryingUser(Try(), Kept(frozenset({1})))
+    played = tried(tmp_path, monkeypatch, user, script=script)
+    shown = user.asked[1].card.tried
+    assert shown is not None
+    assert shown.items == ("all 250 changes, which can only be kept together",)
+    assert len(shown.output) < 100
+    assert "lines before" in shown.output[0]
+    assert len([path for path in work.iterdir() if path.name.startswith("f")]) == 250
+    assert "kept all of its 250 changes" in results(played)
+
+
+@pytest.mark.threat("T313")
+def test_a_secret_of_the_workspace_is_neither_shown_nor_kept_under_another_name(
+    work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (work / ".env").write_text("TOKEN=ghp_0123456789abcdefghijklmnopqrstuvwxyz\n")
+    user = TryingUser(Try(), Kept(frozenset({1})))
+    read = "import shutil; shutil.copyfile('.env', 'copy')"
+    tried(tmp_path, monkeypatch, user, script=f'python3 -c "{read}"; ls -a; echo y > new')
+    shown = user.asked[1].card.tried
+    assert shown is not None
+    assert "ghp_" not in repr(shown)
+    assert not (work / "copy").exists() or "ghp_" not in (work / "copy").read_text()

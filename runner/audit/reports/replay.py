@@ -107,7 +107,7 @@ class Replay:
         self._policies[id(policy)] = policy  # stored, so that no other policy gets the same id
         # The values that, with the policy, determine the verdict, including the hour, since rules may expire.
         body, session = deed.body, deed.session.body
-        deciding = [*map(body.get, _DECIDING), session.get("unattended"), session.get("offset")]
+        deciding = [*map(body.get, _DECIDING), session.get("unattended"), session.get("offset"), _tried(body)]
         key = id(policy), json.dumps([*deciding, str(body.get("time"))[:13]])
         found = self._known.get(key)
         if found is None:
@@ -149,13 +149,14 @@ def rejudge(
 
 def recorded_ruling(body: Mapping[str, object]) -> Ruling:
     """Return the recorded ruling before the answer of the user, which is not part of the policy."""
-    if answer_source(body) is AnswerSource.USER or _because(body) == str(Check.TRIED):
+    if answer_source(body) is AnswerSource.USER or _tried(body):
         return Ruling.ASK
     return Ruling.ALLOW if body.get("verdict") == "allow" else Ruling.DENY
 
 
-def _because(body: Mapping[str, object]) -> object:
-    return mapping(body.get("because")).get("rule")
+def _tried(body: Mapping[str, object]) -> bool:
+    """Return True for the decision to run a command that a rule tries, before the question about its changes."""
+    return mapping(body.get("because")).get("rule") == str(Check.TRIED)
 
 
 def _judged(deed: DecisionTrail, policy: Policy, facts: RecordedParts, now: TodaysDisk | None) -> NewVerdict:
@@ -173,8 +174,10 @@ def _judged(deed: DecisionTrail, policy: Policy, facts: RecordedParts, now: Toda
         grants = tuple(map(from_json, items(body.get("granted"))))
         typed = _typed(items(body.get("typed")))
         reach = body.get("reach")
-        # The start of a sub-agent answers the question about its empty worktree, also if no user could be asked.
-        unattended = deed.session.body.get("unattended") is True and answer_source(body) is not AnswerSource.USER
+        # The start of a sub-agent answers the question about its empty worktree, also if no user could be asked. What a
+        # rule tries is a question whose command runs before it is put.
+        open_question = answer_source(body) is AnswerSource.USER or _tried(body)
+        unattended = deed.session.body.get("unattended") is True and not open_question
         context = EvaluationContext(
             facts=recorded.facts,
             rules=policy.rules,
