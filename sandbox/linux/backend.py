@@ -105,8 +105,14 @@ class Linux:
     async def probe(self, terms: Terms | None = None) -> Enforcement:
         """Start one helper (for `terms`, or for reading the current folder), and return the result of its canary."""
         terms = terms or Terms(Rights.READ_ONLY, os.path.realpath(os.getcwd()), "/nonexistent", system=("/usr",))
-        helper = await self.pool.take(terms)
-        self.pool.give_back(terms, helper)
+        layer = self.ahead.layer if self.ahead is not None and not self._no_layer(terms) else None
+        if layer is not None:
+            folder = _folder_of(layer)
+            helper = await self.pool.take(terms, lambda terms: self._launch(terms, layer), folder)
+            self.pool.give_back(terms, helper, folder)
+        else:
+            helper = await self.pool.take(terms)
+            self.pool.give_back(terms, helper)
         return helper.enforcement
 
     async def run(
@@ -231,7 +237,8 @@ class Linux:
             layers.end()
         if healthy:
             layers.settle()
-        if alone and layers.advance():
+        # A program that runs one command need not wait for the end of its helper, which ends with the backend.
+        if alone and (layers.advance() or not self.files):
             self.pool.give_back(terms, helper, folder)
             return
         if healthy:

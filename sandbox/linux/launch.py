@@ -302,7 +302,7 @@ class PrelaunchedHelper:
         layer: ChangeLayer | None = None,
         later: contextlib.ExitStack | None = None,
     ) -> None:
-        self.later = later
+        self.later, self.layer = later, layer
         self._fits, self._scratch = (tier, plan_builder.helper_key(terms), layer), scratch
         self._launch: Launch | None = launched
         self._taken: Launch | None = None

@@ -1,6 +1,5 @@
 """The check whether the changes of a workspace can be kept in a layer: a trial mount for each workspace."""
 
-import asyncio
 import contextlib
 import hashlib
 import os
@@ -32,14 +31,16 @@ async def why_not(workspace: str, folder: str, cache: Path | None = None) -> str
         return f"`{error.filename}` cannot be read ({(error.strerror or '').lower()})"
     if foreign:
         return _FOREIGN.format(foreign)
-    key = (os.geteuid(), lower.st_dev, upper.st_dev, lower.st_ino)
+    key = _key(lower, upper)
     if key not in _known:
-        body = f"{key} {machine}".encode() if (machine := boot()) else b""
+        body = _body(key)
         note = _note(workspace, cache) if body else None
         if note is not None and read_sealed(note) == body:
             _known[key] = ""
         else:
-            _known[key] = await asyncio.to_thread(_tried, workspace, folder)
+            from asyncio import to_thread  # `has_worked` is called before the event loop is loaded
+
+            _known[key] = await to_thread(_tried, workspace, folder)
             if not _known[key] and (foreign := find_foreign(workspace, cache, FIRST_LOOK)):
                 del _known[key]  # the owner may change
                 return _FOREIGN.format(foreign)
@@ -47,6 +48,27 @@ async def why_not(workspace: str, folder: str, cache: Path | None = None) -> str
                 with contextlib.suppress(OSError):  # the next process tries again
                     write_sealed(note, body)
     return _known[key]
+
+
+def has_worked(workspace: str, folder: str, cache: Path) -> bool:
+    """Return True if an overlay in `folder` covered `workspace` before, as the folder `cache` says. `why_not` has the
+    present answer.
+    """
+    try:
+        body = _body(_key(os.stat(workspace), os.stat(folder)))
+    except OSError:
+        return False
+    note = _note(workspace, cache)
+    return bool(body) and note is not None and read_sealed(note) == body
+
+
+def _key(lower: os.stat_result, upper: os.stat_result) -> tuple[int, int, int, int]:
+    return os.geteuid(), lower.st_dev, upper.st_dev, lower.st_ino
+
+
+def _body(key: tuple[int, int, int, int]) -> bytes:
+    """Return the content of the file about a workspace in the cache folder; empty if the machine has no boot number."""
+    return f"{key} {machine}".encode() if (machine := boot()) else b""
 
 
 def forget(workspace: str, cache: Path | None) -> None:

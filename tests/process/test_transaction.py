@@ -1,5 +1,6 @@
 """Tests of transactions: the changes in a real layer are judged, applied as a whole, and can be undone."""
 
+import contextlib
 import errno
 import os
 import shutil
@@ -16,7 +17,8 @@ import pytest
 from runner.changes.transaction import apply
 from runner.changes.transaction.apply import ApplyError
 from runner.changes.transaction.judge import HeldReason
-from runner.changes.transaction.transaction import complete_abandoned
+from runner.changes.transaction.place import MadeAhead
+from runner.changes.transaction.transaction import Transaction, complete_abandoned
 from runner.changes.undo.plan import Obstacle
 from tests.process.test_undo import ACTIONS
 from tests.support.layers import TransactionWorkspace, overlays_work
@@ -481,3 +483,20 @@ def test_one_command_after_the_other_is_no_conflict(base: Path) -> None:
     for count in range(8):
         assert not world.transact(f"echo {count} >> a; mkdir -p d; echo {count} > d/f").result.left
     assert (world.w / "a").read_text() == "one\n" + "".join(f"{count}\n" for count in range(8))
+
+
+def test_folders_that_are_made_before_a_transaction(tmp_path: Path) -> None:
+    """A change before the start of the command is no conflict with it. Folders that were not taken are removed."""
+    (workspace := tmp_path / "w").mkdir()
+    (state := tmp_path / "state").mkdir()
+    with contextlib.closing(MadeAhead(state, str(workspace))) as made:
+        time.sleep(0.02)  # the clock of a file system ticks every 4 ms or faster
+        (workspace / "edited").write_text("by the user")
+        transaction = Transaction(state, str(workspace), made)
+        assert transaction.layer == made.layer
+        assert transaction.began >= (workspace / "edited").stat().st_ctime_ns
+    assert os.path.isdir(transaction.layer.upper), "a folder that was taken belongs to its transaction"
+    transaction.discard()
+    with contextlib.closing(MadeAhead(state, str(workspace))):
+        assert list(state.glob("transactions/*/*"))
+    assert not list(state.glob("transactions/*"))

@@ -13,6 +13,8 @@ from policy.model.verdict import _MINT, Permit, Rights, Terms
 from sandbox.backend import Outcome
 from sandbox.linux.backend import Linux
 from sandbox.linux.helper_handle import HelperHandle
+from sandbox.linux.helper_process import SpareHelper
+from sandbox.linux.launch import launched_ahead
 from sandbox.workspace.layer import ChangeLayer, new_layer, read_layer
 from tests.sandbox.test_sandbox_many import SYSTEM, left_behind
 
@@ -111,6 +113,32 @@ def run(main: Callable[[Counting], Awaitable[Outcome]]) -> tuple[Outcome, Counti
     outcome = asyncio.run(whole())
     assert left_behind() == []
     return outcome, backend
+
+
+@pytest.mark.threat("T315")
+@pytest.mark.parametrize(("meanwhile", "launches"), [(same, 1), (edited, 1), (mode, 2)])
+def test_a_helper_that_was_launched_before_its_backend_runs_the_command(
+    terms: Terms, tmp_path: Path, meanwhile: Meanwhile, launches: int
+) -> None:
+    (tmp_path / "cache").mkdir()
+    layer = new_layer(terms.workspace, str(tmp_path / "layers"))
+    with (
+        SpareHelper() as spare,
+        launched_ahead("T1", terms, cache=tmp_path / "cache", spare=spare, layer=layer) as ahead,
+    ):
+
+        async def main(backend: Counting) -> Outcome:
+            backend.ahead = ahead
+            await backend.probe(terms)
+            now = meanwhile(Path(terms.workspace), terms)
+            permit = Permit(RunScript("cat file.txt; echo > made", terms.workspace), now, _MINT)
+            outcome = await backend.run(permit, layer=layer)
+            assert [change.path for change in read_layer(layer)] == ["made"]
+            return outcome
+
+        outcome, backend = run(main)
+    assert (outcome.status, outcome.stdout) == (0, (Path(terms.workspace) / "file.txt").read_bytes())
+    assert backend.launches == launches
 
 
 def test_a_command_waits_for_the_helper_that_is_being_prepared(terms: Terms, tmp_path: Path) -> None:

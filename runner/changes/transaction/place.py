@@ -46,6 +46,31 @@ def folder_of(state: Path, workspace: str) -> Path:
     return state / _FOLDER / workspace_key(workspace)
 
 
+class MadeAhead:
+    """The folders of a transaction that were made before it is known whether the command runs as one.
+
+    Attributes:
+        layer: The layer, whose helper can be started.
+    """
+
+    def __init__(self, state: Path, workspace: str) -> None:
+        """Make the folders. Raise OSError."""
+        self._folder, self.layer, self._began = create(state, workspace)
+        self._taken = False
+
+    def take(self) -> tuple[TransactionFolder, ChangeLayer, int]:
+        """Return what `create` returns, with the present time. The caller removes the folder. Raise OSError."""
+        self._taken = True
+        removed = self._folder.path / REMOVED
+        os.chmod(removed, 0o700)
+        return self._folder, self.layer, max(os.stat(removed).st_ctime_ns, self._began)
+
+    def close(self) -> None:
+        """Remove the folders unless they were taken."""
+        if not self._taken:
+            self._folder.remove()
+
+
 def create(state: Path, workspace: str) -> tuple[TransactionFolder, ChangeLayer, int]:
     """Create a transaction. Return its folder, its layer and the time of the file system at which it begins, in
     nanoseconds: every change of the workspace until now has an older ctime. Raise OSError.

@@ -67,10 +67,11 @@ class Transaction:
         result: The result of `apply`; None before.
     """
 
-    def __init__(self, state: Path, workspace: str) -> None:
-        """Create the folders of the transaction. Raise OSError."""
+    def __init__(self, state: Path, workspace: str, ahead: "place.MadeAhead | None" = None) -> None:
+        """Create the folders of the transaction, or take those that were made `ahead`. Raise OSError."""
         self._aside = state / "aside"
-        self._folder, self.layer, self.began = place.create(state, workspace)
+        made = ahead.take() if ahead is not None else place.create(state, workspace)
+        self._folder, self.layer, self.began = made
         self._prepared: PreparedSteps | None = None
         self.result: Transferred | None = None
 

@@ -1,10 +1,10 @@
 """`agent exec`: evaluate one script, ask, record the decision, run the script confined, and record the outcome."""
 
+import contextlib
 import errno
 import os
 import stat
 import sys
-from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 from policy.decide import starts_without_network
@@ -12,7 +12,7 @@ from policy.model.action import Action
 from policy.model.frozen import replace
 from policy.model.profile import Source
 from policy.model.tier import Ruling, Tier
-from policy.model.verdict import Allow, Deny
+from policy.model.verdict import Allow, Deny, Rights
 from runner.audit.fact_recorder import FactRecorder
 from runner.frontends.exec.report import EventReport, ExecCase, PlainReport, Report
 from runner.gate.gate import Gate, GateArgs, has_remembered_answers, is_unattended, open_gate, refuse_folder
@@ -22,6 +22,7 @@ from sandbox.backend import Level
 
 if TYPE_CHECKING:
     from policy.grants.extra_right import ExtraRight
+    from runner.changes.transaction.place import MadeAhead
     from runner.frontends.exec.confined import ExecResult
     from sandbox.egress.credential_injection import InjectorFactory
     from sandbox.linux.helper_process import SpareHelper
@@ -91,14 +92,22 @@ def run_exec(args: GateArgs, spare: "SpareHelper | None") -> int:
             # Imported now: a denial needs no sandbox. The event loop is imported while the helper confines itself.
             from sandbox.linux.launch import launched_ahead
 
-            lending: AbstractContextManager[InjectorFactory | None] = nullcontext()
+            lending: contextlib.AbstractContextManager[InjectorFactory | None] = contextlib.nullcontext()
             if verdict.permit.terms.credentials:
                 from runner.secrets.broker.session import injector_for
 
                 lending = injector_for(gate.settings.profile, os.environ, gate.facts.workspace)
+            terms, cache = verdict.permit.terms, cache_dir(os.environ)
+            folders: MadeAhead | None = None
+            if terms.rights is Rights.WORKSPACE_WRITE and not interactive:
+                from runner.frontends.exec.layer_ahead import folders_ahead  # only for commands that may write
+
+                folders = folders_ahead(gate.settings, terms, args.backend)
+            layer = folders.layer if folders is not None else None
             with (
+                contextlib.nullcontext() if folders is None else contextlib.closing(folders),
                 lending as lend,
-                launched_ahead(args.backend, verdict.permit.terms, cache=cache_dir(os.environ), spare=spare) as ahead,
+                launched_ahead(args.backend, terms, cache=cache, spare=spare, layer=layer) as ahead,
             ):
                 _load_event_loop()
                 import asyncio
@@ -106,7 +115,9 @@ def run_exec(args: GateArgs, spare: "SpareHelper | None") -> int:
                 from runner.frontends.exec.confined import confine
 
                 wanted = (args.backend, minimum)
-                ended = asyncio.run(confine(case, verdict, report, stdin, wanted, ahead, lend, interactive=interactive))
+                ended = asyncio.run(
+                    confine(case, verdict, report, stdin, wanted, ahead, lend, interactive=interactive, folders=folders)
+                )
             if ended.code and stdin is None and not args.json and starts_without_network(verdict):
                 return _with_hosts(case, verdict, ended, wanted, interactive=interactive)
             return ended.code

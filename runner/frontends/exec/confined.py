@@ -20,6 +20,7 @@ from sandbox.backend import Backend, Enforcement, Level, Outcome, interrupted_co
 from sandbox.linux.launch import PrelaunchedHelper
 
 if TYPE_CHECKING:
+    from runner.changes.transaction.place import MadeAhead
     from runner.config.settings import Settings
     from sandbox.egress.credential_injection import InjectorFactory
     from sandbox.workspace.layer import ChangeLayer
@@ -48,6 +49,7 @@ async def confine(
     *,
     interactive: bool = False,
     session: str = "",
+    folders: "MadeAhead | None" = None,
 ) -> "ExecResult":
     """Run an allowed action in a sandbox, record the decision and the outcome, and return the result.
 
@@ -58,6 +60,7 @@ async def confine(
         wanted: The name of the backend, or None, and the least enforcement.
         interactive: True if the command gets a terminal that is connected to the terminal of this process.
         session: The session of an earlier run of the command; empty for a new one.
+        folders: The folders of its transaction, over which the helper `ahead` was launched; None for others.
     """
     async with boundary(wanted, verdict.permit.terms, ahead, case.gate.settings, lend) as opening:
         from runner.audit.log import open_log
@@ -87,7 +90,9 @@ async def confine(
                 if writes and case.gate.settings.values.get(("sandbox", "transactions")) is not False:
                     from runner.frontends.exec.transacted import run_transacted  # only for commands that may write
 
-                    transacted = await run_transacted(case, verdict, session, backend, lambda layer: run(layer=layer))
+                    transacted = await run_transacted(
+                        case, verdict, session, backend, lambda layer: run(layer=layer), folders
+                    )
                 if transacted is not None:
                     outcome, ours, held = transacted.outcome, transacted.code, transacted.held
                     ran = replace(ran, changed=transacted.changed, transaction=transacted.transaction)

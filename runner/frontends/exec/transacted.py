@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from policy.model.verdict import Allow, Problem
+from runner.changes.transaction.place import MadeAhead
 from runner.changes.transaction.transaction import Transaction
 from runner.changes.undo.conclude import conclude
 from runner.frontends.exec.report import ExecCase, UndoableRun
@@ -21,8 +22,10 @@ async def run_transacted(
     session: str,
     backend: Backend,
     run: Callable[[ChangeLayer], Awaitable[tuple[Outcome, int | None]]],
+    ahead: MadeAhead | None = None,
 ) -> UndoableRun | None:
-    """Run the command as a transaction. Return None if it must run on the workspace itself; then nothing was run.
+    """Run the command as a transaction, in the folders `ahead` if there are some. Return None if it must run on the
+    workspace itself; then nothing was run.
 
     Only the changes of guarded agents and of commands from untrusted text are stored for undo, as without a
     transaction.
@@ -34,7 +37,7 @@ async def run_transacted(
         if folder is None or await backend.layered(permit.terms, str(folder)):
             return None
         try:
-            transaction = Transaction(folder.parent, permit.terms.workspace)
+            transaction = Transaction(folder.parent, permit.terms.workspace, ahead)
         except OSError as error:
             say_notice(f"this command runs without a transaction: {os_reason(error)}")
             return None
