@@ -9,7 +9,8 @@ reading commands, for that host and such commands.
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -162,7 +163,7 @@ async def _execute_judged(
     clean = ctx.flow is not None and not ctx.flow.untrusted
     if trial is not None:
         trial.keep(authorization.kept or frozenset())
-        async with ctx.changing:
+        async with _changing_alone(number, ctx):
             outcome = await _run_transaction(verdict.permit, number, planned, ctx, trial, stop)
         report = headed(finished(planned, outcome, ctx, number), trial.notice, ctx)
     else:
@@ -326,8 +327,29 @@ async def _run_recorded(
         return await _run(permit, number, planned, ctx, lambda: None, stopped)
     if permit.terms.rights is not Rights.WORKSPACE_WRITE and not permit.terms.write:
         return await _run_undoable(permit, number, planned, ctx, stopped)
-    async with ctx.changing:  # the looks before and after an action must not see changes of another agent
+    async with _changing_alone(number, ctx):
         return await _run_undoable(permit, number, planned, ctx, stopped)
+
+
+@asynccontextmanager
+async def _changing_alone(number: int, ctx: RunContext) -> AsyncIterator[None]:
+    """Let no other agent change files meanwhile: the looks before and after an action must not see its changes."""
+    with _recording_cancellation(number, ctx):
+        await ctx.changing.acquire()
+    try:
+        yield
+    finally:
+        ctx.changing.release()
+
+
+@contextmanager
+def _recording_cancellation(number: int, ctx: RunContext) -> Iterator[None]:
+    """Record the outcome of an allowed action that is cancelled before it runs."""
+    try:
+        yield
+    except asyncio.CancelledError:
+        ctx.audit.finished(number, Outcome(status=130, ended_by="cancelled"), agent=ctx.agent, parent=ctx.parent)
+        raise
 
 
 async def _run_undoable(
@@ -339,7 +361,9 @@ async def _run_undoable(
     if ctx.undo.transactions(permit) is not None:
         from runner.engine.transactions import open_transaction  # only with transactions
 
-        if (transaction := await open_transaction(permit, planned, words, ctx)) is not None:
+        with _recording_cancellation(number, ctx):
+            transaction = await open_transaction(permit, planned, words, ctx)
+        if transaction is not None:
             return await _run_transaction(permit, number, planned, ctx, transaction, stopped)
     try:
         hold = None
@@ -347,14 +371,12 @@ async def _run_undoable(
             from runner.engine.held_changes import held_files  # only after untrusted text was read
 
             hold = held_files(permit, planned, ctx)
-        running = await ctx.undo.before(permit, words, planned.call.key, required=hold is not None)
+        with _recording_cancellation(number, ctx):
+            running = await ctx.undo.before(permit, words, planned.call.key, required=hold is not None)
     except UndoError as error:  # the user wants no action to run that cannot be undone
         outcome = Outcome(status=1, problem=error.problem)
         ctx.audit.finished(number, outcome, agent=ctx.agent, parent=ctx.parent)
         return outcome
-    except asyncio.CancelledError:
-        ctx.audit.finished(number, Outcome(status=130, ended_by="cancelled"), agent=ctx.agent, parent=ctx.parent)
-        raise
     undo, step = ctx.undo, None
 
     def look() -> ChangedFiles:

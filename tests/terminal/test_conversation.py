@@ -46,13 +46,14 @@ def test_lines_that_came_at_once_are_one_prompt_and_no_command(tmp_path: Path, f
 
 
 @pytest.mark.threat("T14")
-def test_ctrl_c_stops_the_turn_and_its_child_and_the_talk_goes_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize("delay", [0.0, 0.003, 0.01, 0.03, 0.1, 0.5])  # seconds from the verdict to Ctrl-C
+def test_ctrl_c_stops_the_turn_and_its_child_and_the_talk_goes_on(delay: float, tmp_path: Path) -> None:
     events: list[Event] = []
 
     def emit(event: Event) -> None:
         events.append(event)
         if isinstance(event, VerdictReached) and len([one for one in events if isinstance(one, VerdictReached)]) == 1:
-            asyncio.get_running_loop().call_later(0.3, os.kill, os.getpid(), signal.SIGINT)
+            asyncio.get_running_loop().call_later(delay, os.kill, os.getpid(), signal.SIGINT)
 
     turns = [bash("python3 -c 'import time; time.sleep(60)'"), bash("echo still here"), Turn("done")]
     before = signal.getsignal(signal.SIGINT)
