@@ -56,9 +56,11 @@ class SpareHelper:
             has ended with all its processes, and the removal of its folders. None: they are done at once.
     """
 
-    def __init__(self, later: contextlib.ExitStack | None = None) -> None:
+    def __init__(self, later: contextlib.ExitStack | None = None, ignored: Sequence[int] = ()) -> None:
+        """Make a helper that is started at the beginning of the context. `ignored` is as in `spawn`."""
         self.root: PreparedRoot | None = None
         self.later = later
+        self._ignored = ignored
         self._helper: HelperParts | None = None
 
     def processes(self) -> tuple[list[int], bool]:
@@ -106,7 +108,7 @@ class SpareHelper:
         return helper
 
     def __enter__(self) -> "Self":
-        self._helper = spawn()
+        self._helper = spawn(ignored=self._ignored)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -117,11 +119,14 @@ class SpareHelper:
             self.root = None
 
 
-def spawn(command: Callable[[int], Sequence[str]] | None = None, handed: Sequence[int] = ()) -> HelperParts:
+def spawn(
+    command: Callable[[int], Sequence[str]] | None = None, handed: Sequence[int] = (), ignored: Sequence[int] = ()
+) -> HelperParts:
     """Start a helper, which waits for its plan. The caller ends the helper. Raises OSError and ProcessLimitReached.
 
     `command` returns the words of a program that starts the helper, from the number of the helper's descriptor. That
-    program gets the descriptors `handed` as well, and its error text is on the `stderr` of the process.
+    program gets the descriptors `handed` as well, and its error text is on the `stderr` of the process. `ignored` are
+    signals that the helper ignores, beside those that this process ignores.
     """
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
@@ -139,6 +144,7 @@ def spawn(command: Callable[[int], Sequence[str]] | None = None, handed: Sequenc
                 cwd="/",
                 pass_fds=(number, *handed),
                 start_new_session=True,  # so that only the runner gets a Ctrl-C from the terminal
+                preexec_fn=(lambda: _ignore(ignored)) if ignored else None,
             )
     except BaseException:
         ours.close()
@@ -146,6 +152,13 @@ def spawn(command: Callable[[int], Sequence[str]] | None = None, handed: Sequenc
     from sandbox.linux.cgroup import ControlGroup  # while the interpreter on that side starts
 
     return process, ours, ControlGroup(process.pid)
+
+
+def _ignore(signals: Sequence[int]) -> None:
+    from sandbox.inside import syscalls  # loaded already where a signal is ignored
+
+    for number in signals:
+        syscalls.ignore_signal(number)
 
 
 def end(process: subprocess.Popen[bytes], control: socket.socket, group: "ControlGroup", grace: float = 0.0) -> None:

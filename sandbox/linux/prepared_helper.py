@@ -89,10 +89,25 @@ class WorkerSpare(SpareHelper):
         super().__init__(later)
         self.beside: PreparedHelper | None = None
         self.wanted: LaunchRequest | None = None
+        self._outdated = False
+
+    def renew(self) -> None:
+        """Do what SpareHelper does, but only when the prepared helper turns out not to fit."""
+        self._outdated = True
+        if self.beside is None:
+            self._renew_now()
+
+    def _renew_now(self) -> None:
+        if self._outdated:
+            self._outdated = False
+            super().renew()
 
     def prepared(self, request: LaunchRequest) -> tuple[Launch, Scratch] | None:
         self.wanted = request
-        return self.beside.take(request) if self.beside is not None else None
+        found = self.beside.take(request) if self.beside is not None else None
+        if found is None:
+            self._renew_now()
+        return found
 
     def drop_prepared(self) -> None:
         """End the helper that was prepared, unless it was taken."""

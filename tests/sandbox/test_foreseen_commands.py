@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ from policy.model.verdict import Rights, Terms
 from runner.frontends.resident.forecast import Forecast, ReceivedForecast
 from runner.frontends.resident.worker import serve_one
 from runner.resident.peer import PeerState, standing
+from sandbox.inside import syscalls
 from sandbox.linux.launch import LaunchRequest
 from tests.support.cli_harness import AGENT, CliHarness
 from tests.support.resident_process import PATIENCE, resident, served, short_place, until
@@ -45,10 +46,19 @@ def prepared(place: CliHarness) -> set[str]:
     return {path.name for path in (place.base / "tmp").glob("ringfence-tmp-*")}
 
 
-def foresee(place: CliHarness, *words: str) -> None:
+def foresee(place: CliHarness, *words: str, change: Callable[[], object] | None = None) -> None:
     """Run a command until both workers that wait have prepared a helper for the same command."""
     for _ in range(3):
-        assert place.agent(*words).returncode == 0
+        done = subprocess.run(
+            [AGENT, *words],
+            cwd=place.work,
+            env=place.environ,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=PATIENCE,
+            preexec_fn=change,
+        )
+        assert done.returncode == 0
     until(lambda: len(prepared(place)) == 2, "the preparation of helpers")
 
 
@@ -95,6 +105,38 @@ def test_a_command_gets_the_state_and_the_environment_of_its_own_caller(place: C
         for row, expected in zip(rows, cold, strict=True):
             foresee(place, "exec", script)
             assert run(*row[:2], other=row[2]) == expected
+
+
+@pytest.mark.threat("T312")
+@pytest.mark.parametrize("first", [(), (32, 33)], ids=["usual", "as make(1)"])
+def test_signals_of_the_c_library_are_ignored_as_by_the_caller(place: CliHarness, first: tuple[int, ...]) -> None:
+    """The order of the callers does not matter. make(1) and posix_spawn(3) ignore these signals."""
+    words = ("exec", "ps -o ignored=")  # of the helper and of the command
+
+    def ignore(signals: tuple[int, ...]) -> None:
+        for number in signals:
+            syscalls.ignore_signal(number)
+
+    def run(signals: tuple[int, ...]) -> str:
+        done = subprocess.run(
+            [AGENT, *words],
+            cwd=place.work,
+            env=place.environ,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            preexec_fn=lambda: ignore(signals),
+        )
+        return done.stdout + done.stderr
+
+    for second in ((), (32, 33)):
+        cold = run(second)
+        with resident(place):
+            foresee(place, *words, change=lambda: ignore(first))
+            assert len(prepared(place)) == 2
+            assert run(second) == cold
+            assert served(place) == 4
 
 
 @pytest.mark.threat("T312")

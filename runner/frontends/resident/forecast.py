@@ -24,6 +24,8 @@ from sandbox.linux.prepared_helper import PreparedHelper, WorkerSpare, foreseeab
 KEPT = 60.0  # seconds for which a prepared helper waits, after the command that it was foreseen from
 MOST = 1 << 17  # bytes of a forecast; a longer one is not sent
 _PASSED = (1 << signal.SIGPIPE - 1) | (1 << signal.SIGXFSZ - 1)  # ignored by every Python, and not by commands
+# The signals of the C library itself (nptl(7)): only these stay ignored in a command. make(1) ignores them.
+_LIBRARY = sum(1 << number - 1 for number in range(1, 65) if number not in signal.valid_signals())
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,7 @@ class ReceivedForecast:
 def encoded(spare: WorkerSpare, state: PeerState) -> bytes | None:
     """Return the forecast after a command that was run with `spare`; None if no helper may be prepared like its own."""
     request = spare.wanted
-    if request is None or not foreseeable(request) or state.blocked or state.ignored & ~_PASSED:
+    if request is None or not foreseeable(request) or state.blocked or state.ignored & ~(_PASSED | _LIBRARY):
         return None
     data = pickle.dumps(Forecast(request, state))
     return data if len(data) <= MOST else None
@@ -62,7 +64,8 @@ def prepare(spare: WorkerSpare, data: bytes) -> Forecast | None:
     """
     forecast: Forecast = pickle.loads(data)  # noqa: S301  # from a worker of this process
     try:
-        with SpareHelper() as own:
+        ignored = [number for number in range(1, 65) if forecast.state.ignored & _LIBRARY & 1 << number - 1]
+        with SpareHelper(ignored=ignored) as own:
             pids, _ = own.processes()
             for pid in pids:
                 give_state(pid, forecast.state)
