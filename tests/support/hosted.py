@@ -97,7 +97,9 @@ class HostedHarness:
         )
         self._hosts.append(host)
         end = time.monotonic() + _PATIENCE
-        while not (found := [path.stem for path in self.folder.glob("*.json") if self.pid(path.stem) == host.pid]):
+        # The description is there before the socket gets its name.
+        while not (found := [path.stem for path in self.folder.glob("*.json")
+                             if self.pid(path.stem) == host.pid and (self.folder / path.stem).exists()]):  # fmt: skip
             assert host.poll() is None, host.communicate()
             assert time.monotonic() < end
             time.sleep(0.02)
