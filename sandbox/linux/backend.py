@@ -97,6 +97,7 @@ class Linux:
         self.feed: Feed | None = None
         self.scratch: Scratch | None = None  # the session's own /tmp, whose files stay between commands
         self.processes: set[LinuxProcess] = set()  # those that run beside the commands
+        self._layered = False  # True after a helper with layers was started
         # By the Terms and the folder of the layers.
         self._preparing: dict[tuple[str, str], asyncio.Task[None]] = {}
 
@@ -238,7 +239,7 @@ class Linux:
         if healthy:
             layers.settle()
         # A program that runs one command need not wait for the end of its helper, which ends with the backend.
-        if alone and (layers.advance() or not self.files):
+        if alone and (layers.advance() or not layers.several):
             self.pool.give_back(terms, helper, folder)
             return
         if healthy:
@@ -347,6 +348,10 @@ class Linux:
 
     def _end_helpers(self) -> None:
         self.pool.close()
+        if self._layered:
+            from sandbox.linux.helper_layers import finish_removals
+
+            finish_removals()
         if self.scratch is not None:
             self.scratch.remove()
             self.scratch = None
@@ -416,6 +421,7 @@ class Linux:
         place = folder if layer is None else _folder_of(layer)
         if not place:
             return None
+        self._layered = True
         from sandbox.linux.helper_layers import several_layers
         from sandbox.linux.launch import own_layer, unusable
 

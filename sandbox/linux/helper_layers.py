@@ -15,6 +15,7 @@ import signal
 import socket
 import stat
 import tempfile
+import threading
 from collections import deque
 from collections.abc import Iterable
 
@@ -30,6 +31,7 @@ _SWITCHED = 1.0  # seconds until the next overlay must be attached
 _ACCESS = ("system.posix_acl_access", "system.posix_acl_default")  # acl(5)
 
 Identity = tuple[object, ...]
+_removals: list[threading.Thread] = []  # of folders, in progress or finished
 
 
 class HelperLayers:
@@ -170,7 +172,7 @@ class HelperLayers:
         self._first = -1
 
     def close(self) -> None:
-        """Remove the layers that no command used. Calling this again has no effect."""
+        """Remove the layers that no command used, in the background. Calling this again has no effect."""
         self.settle()
         if self._switch is not None:
             self._switch.close()
@@ -179,9 +181,18 @@ class HelperLayers:
             os.close(self._children)
             self._children = -1
         if self._folder is not None:
-            self._folder.remove()
+            # On a busy disk this takes a tenth of a second, for which no command should wait.
+            removal = threading.Thread(target=self._folder.remove)
+            _removals.append(removal)
+            removal.start()
             self._folder = None
         self.layers.clear()
+
+
+def finish_removals() -> None:
+    """Wait until the folders of all layers that were closed are removed."""
+    while _removals:
+        _removals.pop().join()
 
 
 class _Folder:
