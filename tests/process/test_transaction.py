@@ -7,6 +7,7 @@ import shutil
 import signal
 import stat
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -17,9 +18,10 @@ import pytest
 from runner.changes.transaction import apply
 from runner.changes.transaction.apply import ApplyError
 from runner.changes.transaction.judge import HeldReason
-from runner.changes.transaction.place import MadeAhead
+from runner.changes.transaction.place import MadeAhead, folder_of
 from runner.changes.transaction.transaction import Transaction, complete_abandoned
 from runner.changes.undo.plan import Obstacle
+from sandbox.linux.helper_layers import finish_removals, several_layers
 from tests.process.test_undo import ACTIONS
 from tests.support.layers import TransactionWorkspace, overlays_work
 from tests.support.undo_workspace import Picture, UndoWorkspace, as_nobody
@@ -500,3 +502,20 @@ def test_folders_that_are_made_before_a_transaction(tmp_path: Path) -> None:
     with contextlib.closing(MadeAhead(state, str(workspace))):
         assert list(state.glob("transactions/*/*"))
     assert not list(state.glob("transactions/*"))
+
+
+def test_the_layers_of_a_session_that_was_killed_are_removed_and_those_of_others_stay(tmp_path: Path) -> None:
+    (workspace := tmp_path / "w").mkdir()
+    above = folder_of(tmp_path / "state", str(workspace))
+    above.mkdir(parents=True)
+    make = "import os, sys; from sandbox.linux.helper_layers import several_layers as make; make(*sys.argv[1:])"
+    killed = [sys.executable, "-c", f"{make}; os.kill(os.getpid(), 9)", str(workspace), str(above)]
+    assert subprocess.run(killed, cwd=Path(__file__).parents[2], check=False).returncode == -signal.SIGKILL
+    (left,) = above.iterdir()
+    own = several_layers(str(workspace), str(above))
+    assert complete_abandoned(above) == ()
+    assert not left.exists()
+    assert all(os.path.isdir(each.upper) for each in own.layers)
+    own.close()
+    finish_removals()
+    assert not above.exists()
