@@ -16,7 +16,7 @@ class Attack:
 
         denied TIER     refused by a rule, for this tier
         refused         no action at all: the call made no sense
-        stopped LAYER   it ran, and its outcome names what stopped it: `guess`, `proxy`, `watch`, `limit`, `landlock`
+        stopped LAYER   it ran, and its outcome names what stopped it: `guess`, `proxy`, `transaction`, `watch`, `limit`, `landlock`
         ended LIMIT     it ran into that limit, and was ended
         harmless        it ran, and could reach nothing
 
@@ -56,7 +56,12 @@ def _worded(ends: str) -> str:
         case "refused":
             return "no action came of it"
         case "stopped":
-            return {"proxy": "stopped by the proxy", "watch": "set aside", "limit": "stopped by a limit"}[what]
+            return {
+                "proxy": "stopped by the proxy",
+                "transaction": "held back",
+                "watch": "set aside",
+                "limit": "stopped by a limit",
+            }[what]
         case "ended":
             return f"ended by its limit: {what}"
         case _:
