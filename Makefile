@@ -64,6 +64,7 @@ bench: $(VENV)/.dev  ## ratios measured in one run (these say more than millisec
 	$(BIN)/python tests/bench/flow.py
 	$(BIN)/python tests/bench/pages.py
 	$(BIN)/python tests/bench/resident.py
+	$(BIN)/python tests/bench/transactions.py
 
 fuzz: $(VENV)/.dev  ## ten minutes each: real bash as the judge of the reader, the laws of the gate, real Git as the judge of its files
 	$(BIN)/python tests/fuzz/fuzz_bash.py --seconds 600

@@ -9,6 +9,7 @@ import socket
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -204,8 +205,10 @@ def survey(terms: Terms, scratch: str, cache: Path | None = None) -> Scan:
 
     The content of the session's `scratch` folder belongs to commands and is not scanned.
     """
+    global _latest
     if terms.rights is Rights.ISOLATED:
         return Scan()  # only files of this program and of the system are visible
+    began = time.monotonic()
     trees = known_trees(cache)
     # Hard links of a file to other places matter only if the file may be written.
     work = terms.rights is Rights.WORKSPACE_WRITE
@@ -228,7 +231,25 @@ def survey(terms: Terms, scratch: str, cache: Path | None = None) -> Scan:
         shared = scan(terms.repository[0], names, terms.shown, terms.locked, trees)
         foreign = other_worktrees(terms.repository, terms.workspace)
         protected = protected.with_repository(shared, foreign, folders_above(terms.repository))
-    return _own_code_kept(protected, (terms.workspace, *terms.writable)) if work else protected
+    found = _own_code_kept(protected, (terms.workspace, *terms.writable)) if work else protected
+    _latest = (terms, began, found)
+    return found
+
+
+_RECENT = 1.0  # seconds
+_latest: tuple[Terms, float, Scan] | None = None  # the last survey of this process, with the time of its begin
+
+
+def recent_survey(terms: Terms, cache: Path | None, since: float) -> Scan:
+    """Return the survey for `terms` that the launch of a short command made, or a new one.
+
+    SAFETY: a survey that began before `since` (time.monotonic) or more than `_RECENT` seconds ago is not used: earlier
+    commands, and other programs meanwhile, can have made files that need protection.
+    """
+    known = _latest
+    if known is not None and known[1] >= max(since, time.monotonic() - _RECENT) and known[0] == terms:
+        return known[2]
+    return survey(terms, "", cache)
 
 
 def _with_system_sockets(protected: Scan, terms: Terms) -> Scan:

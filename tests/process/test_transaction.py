@@ -15,16 +15,18 @@ from pathlib import Path
 
 import pytest
 
+from policy.model.action import RunScript
 from runner.changes.transaction import apply
 from runner.changes.transaction.apply import ApplyError
 from runner.changes.transaction.judge import HeldReason
 from runner.changes.transaction.place import MadeAhead, folder_of
 from runner.changes.transaction.transaction import Transaction, complete_abandoned
 from runner.changes.undo.plan import Obstacle
+from sandbox.linux import launch
 from sandbox.linux.helper_layers import finish_removals, several_layers
 from tests.process.test_undo import ACTIONS
 from tests.support.layers import TransactionWorkspace, overlays_work
-from tests.support.undo_workspace import Picture, UndoWorkspace, as_nobody
+from tests.support.undo_workspace import WORK, Picture, UndoWorkspace, as_nobody
 
 pytestmark = pytest.mark.skipif(not overlays_work(), reason="this user cannot mount an overlay")
 FILES = (
@@ -231,6 +233,25 @@ def test_held_back_and_the_rest_applied(
         assert (world.w / path).read_bytes() == old
     if path and left[0].held and left[0].held.change.kind is not None:
         assert os.path.lexists(left[0].kept) is (reason is not HeldReason.SECRET), "no secret is kept"
+
+
+@pytest.mark.threat("T307")
+def test_only_the_survey_of_the_same_command_is_used_again(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A secret file that appeared before the command is found, also right after another command."""
+    monkeypatch.setattr(launch, "_RECENT", 600.0)
+    world = TransactionWorkspace(base)
+    terms, other = world.permit(RunScript(WORK, str(world.w))).terms, world.permit(RunScript("ls", str(world.w))).terms
+    assert terms != other
+    since = time.monotonic()
+    first = launch.survey(terms, "")
+    world.sh("echo TOKEN=0123456789 > .env")
+    assert launch.recent_survey(terms, None, since) is first
+    secret = str(world.w / ".env")
+    assert secret in launch.recent_survey(terms, None, time.monotonic()).masked
+    launch.survey(other, "")
+    assert launch.recent_survey(terms, None, since) is not first, "another command has other rights"
+    monkeypatch.setattr(launch, "_RECENT", 0.0)
+    assert launch.recent_survey(terms, None, since) is not launch.recent_survey(terms, None, since)
 
 
 @pytest.mark.threat("T309")

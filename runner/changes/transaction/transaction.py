@@ -64,12 +64,14 @@ class Transaction:
     Attributes:
         layer: The layer that the command gets.
         began: The time of the file system before the command, in nanoseconds.
+        opened: The same moment by time.monotonic.
         result: The result of `apply`; None before.
     """
 
     def __init__(self, state: Path, workspace: str, ahead: "place.MadeAhead | None" = None) -> None:
         """Create the folders of the transaction, or take those that were made `ahead`. Raise OSError."""
         self._aside = state / "aside"
+        self.opened = time.monotonic()
         made = ahead.take() if ahead is not None else place.create(state, workspace)
         self._folder, self.layer, self.began = made
         self._prepared: PreparedSteps | None = None

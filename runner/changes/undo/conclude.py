@@ -100,7 +100,7 @@ def judged_changes(
         return (), Judged((), ())
     if sum(change.path.count("/") for change in changes) > _MOST_FOLDERS:
         raise LayerUnreadable(Problem(_TOO_DEEP, "its new files lie too deep", "run a smaller command"))
-    return changes, judge(transaction.layer, changes, recorder.standards(permit, trusted_later))
+    return changes, judge(transaction.layer, changes, recorder.standards(permit, trusted_later, transaction.opened))
 
 
 def _is_later(left: NotApplied) -> bool:

@@ -32,7 +32,7 @@ from runner.state.lineage import SessionLineage
 from runner.state.paths import cache_dir, state_dir
 from runner.text.phrases import os_reason
 from runner.text.sanitize import one_line
-from sandbox.linux.launch import survey
+from sandbox.linux.launch import recent_survey
 from sandbox.workspace.protected_paths import Scan
 
 if TYPE_CHECKING:
@@ -177,12 +177,14 @@ class SnapshotRecorder:
         """Return a function that returns True for a path below the workspace that no command may read."""
         return secret_of(self._scope)
 
-    def standards(self, permit: Permit, trusted_later: Callable[[str], str] | None) -> "Standards":
-        """Return what the changes of the action are judged by."""
+    def standards(
+        self, permit: Permit, trusted_later: Callable[[str], str] | None, since: float = float("inf")
+    ) -> "Standards":
+        """Return what the changes of the action are judged by. The action began at `since` (time.monotonic)."""
         from runner.changes.transaction.judge import Standards  # most processes run no transaction
 
         scope, terms = self._scope, permit.terms
-        self._found = found = survey(terms, "", scope.cache)
+        self._found = found = recent_survey(terms, scope.cache, since)
         return Standards(
             terms,
             found,
