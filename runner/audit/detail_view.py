@@ -244,7 +244,8 @@ def _outcome(deed: DecisionTrail) -> Iterator[ExplanationSection]:
     lines += [_hook_line(mapping(body.get("hook")))] if body.get("hook") else []
     yield "outcome", shown(lines)
     files = [mapping(item) for item in items(body.get("changed"))]
-    changed = [f"{text(file.get('how'))} {text(file.get('path'))}" for file in files]
+    exact = bool(body.get("transaction"))  # it has the hashes, too
+    changed = [f"{text(file.get('how'))} {text(file.get('path'))}{'' if exact else _hashes(file)}" for file in files]
     yield "changed", shown(changed + _more(body.get("changes"), len(files), "files"))
     yield "transaction", shown([*_transaction(mapping(body.get("transaction")))])
     stopped = []
@@ -255,6 +256,12 @@ def _outcome(deed: DecisionTrail) -> Iterator[ExplanationSection]:
         stopped += [f"  fix: {text(violation.get('fix'))}"] if violation.get("fix") else []
     yield "blocked by the sandbox", shown(stopped)
     yield "network", shown([*_connections(body)])
+
+
+def _hashes(file: Body) -> str:
+    """Return the first digits of the hashes before and after; empty if there is none."""
+    before, after = (text(file.get(name))[:16] or "-" for name in ("before", "after"))
+    return f" ({before} to {after})" if (before, after) != ("-", "-") else ""
 
 
 _KEPT = {"whole": "everything", "part": "a part"}
@@ -268,8 +275,7 @@ def _transaction(done: Body) -> Iterator[str]:
     yield from [f"a try of which the user kept {_KEPT.get(text(done['tried']), '')}"] if done.get("tried") else []
     yield f"applied by {text(done.get('by'))}: {done.get('count')} files, tree {text(done.get('tree'))}"
     for file in files:
-        before, after = (text(file.get(name))[:16] or "-" for name in ("before", "after"))
-        yield f"  {text(file.get('how'))} {text(file.get('path'))} ({before} to {after})"
+        yield f"  {text(file.get('how'))} {text(file.get('path'))}{_hashes(file) or ' (- to -)'}"
     yield from _more(done.get("count"), len(files), "files")
     held = [mapping(item) for item in items(done.get("held"))]
     for each in held:

@@ -7,13 +7,14 @@ pass a token through. The digest of the terms covers these values nevertheless.
 import os
 import sys
 import time
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from policy.model.action import Action
 from policy.model.assessment import Assessment, Effect, EffectKind, Reason, Scope
 from policy.model.digest import sha256_hex
-from policy.model.frozen import dataclass, fields
+from policy.model.frozen import dataclass, field, fields
 from policy.model.profile import MAIN, Source
 from policy.model.tier import Tier
 from policy.model.verdict import Allow, Deny, Problem, Terms
@@ -260,6 +261,7 @@ class Ran:
         started: in seconds since 1970
         given: bytes of standard input
         changed: pairs of a path and `added`, `modified` or `deleted`; None if changes were not recorded
+        hashes: SHA-256 of the contents before and after by the path, in hex, for changes whose contents are stored
         printed: bytes of standard output and standard error of a process that stayed, whose outcome has no output
         hook: answer that the hook gave, if the action was the run of a hook
         answered: answer of the user to questions of the model, as the model got it; None for other actions
@@ -275,6 +277,7 @@ class Ran:
     answered: str | None = None
     client: AnsweringClient | None = None
     transaction: "RecordedTransaction | None" = None
+    hashes: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -510,6 +513,11 @@ def started_body(decision: int, process: str, agent: str, *, terminal: bool) -> 
     }
 
 
+def _changed_file(path: str, how: str, ran: Ran | None) -> dict[str, object]:
+    before, after = ran.hashes.get(path, ("", "")) if ran is not None else ("", "")
+    return {"path": bounded(path), "how": how, "before": before, "after": after}
+
+
 def finished_body(
     decided: int, outcome: Outcome, ran: Ran | None = None, *, agent: str = MAIN, parent: str | None = None
 ) -> dict[str, object]:
@@ -531,7 +539,7 @@ def finished_body(
         "ended_by": outcome.ended_by,
         "bytes": {"stdin": given, "stdout": out, "stderr": err},
         "used": {"cpu": round(used.cpu, 3), "memory": used.memory} if used is not None else None,
-        "changed": [{"path": bounded(path), "how": how} for path, how in (changed or ())[:LISTED]],
+        "changed": [_changed_file(path, how, ran) for path, how in (changed or ())[:LISTED]],
         "changes": len(changed) if changed is not None else None,
         "truncated": outcome.truncated,
         "problem": _problem(outcome.problem),

@@ -46,6 +46,11 @@ class Entry(NamedTuple):
         return self.device, self.inode, self.size, self.mtime, self.ctime
 
 
+def content_hash(entry: Entry | None) -> str:
+    """Return the SHA-256 of the content of a stored file in hex; empty for everything else."""
+    return entry.content.hex() if entry is not None and entry.kind == FileKind.FILE else ""
+
+
 Stamp = tuple[int, int, int, int, int]  # device, inode, size, mtime and ctime in nanoseconds
 
 

@@ -299,7 +299,8 @@ def replay(
                     again = judge if isinstance(judge, NotRecorded) else cases.rejudge(deed, judge)
                     found.add(deed, again)
                     denied = isinstance(again, NewVerdict) and ruling(again.verdict) is Ruling.DENY
-                    if "transaction" in deed.outcome and not isinstance(judge, NotRecorded) and not denied:
+                    recorded = deed.outcome.get("transaction") or deed.outcome.get("changed")
+                    if recorded and not isinstance(judge, NotRecorded) and not denied:
                         facts = cases.facts(deed)
                         changes = changes_under(deed, judge, facts) if facts is not None else None
                         found.changes += [changes] if changes is not None else []

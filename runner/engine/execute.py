@@ -9,7 +9,7 @@ reading commands, for that host and such commands.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -539,7 +539,7 @@ async def _run(
         applied = transaction.result.record if transaction is not None else None
         if transaction is not None:
             outcome = replace(outcome, violations=transaction.result.reports)
-        ran = records.Ran(began, changed=changed, transaction=applied)
+        ran = records.Ran(began, changed=changed, transaction=applied, hashes=_hashes(changed, ctx))
         ctx.audit.finished(number, outcome, ran, agent=ctx.agent, parent=ctx.parent)
         if cancelled and isinstance(planned.action, RunScript | RunArgv):
             stopped(finished(planned, outcome, ctx, number))
@@ -557,9 +557,16 @@ async def _run(
     # What a process was stopped from belongs to the outcome of that process.
     recorded = replace(outcome, violations=()) if isinstance(action, ReadProcess) else outcome
     answered = outcome.stdout.decode("utf-8", "replace") if isinstance(action, AskUser) else None
-    ran = records.Ran(began, changed=changed, answered=answered, client=client, transaction=applied)
+    ran = records.Ran(
+        began, changed=changed, answered=answered, client=client, transaction=applied, hashes=_hashes(changed, ctx)
+    )
     ctx.audit.finished(number, recorded, ran, agent=ctx.agent, parent=ctx.parent)
     return outcome
+
+
+def _hashes(changed: ChangedFiles, ctx: RunContext) -> Mapping[str, tuple[str, str]]:
+    """Return the hashes of the contents before and after, by the path, of changes that were just looked for."""
+    return ctx.undo.hashes if changed is not None and ctx.undo is not None else {}
 
 
 # ---- escalation

@@ -5,13 +5,16 @@ import hashlib
 import json
 import os
 import socket
+import subprocess
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sandbox.inside.files.access import Refused
 from sandbox.inside.files.operations import perform
+from sandbox.inside.files.write import put
 from tests.support.images import GIF, JPEG, WEBP, png
 
 
@@ -225,6 +228,57 @@ def test_replacing_keeps_the_mode_and_leaves_nothing_behind(tmp_path: Path, mode
     assert os.listdir(tmp_path) == ["run.sh"]
     assert answer["diff"] == [f"--- {path}", f"+++ {path}", "@@ -1,3 +1,3 @@", " a", "-b", "+B", " c"]
     assert (answer["created"], answer["was"], answer["lines"], answer["notes"]) == (False, 3, 3, [])
+
+
+# What another program does between the moment at which the file was read and the one at which it is replaced; what lies
+# there afterwards, or None if the replacement takes place.
+MEANWHILE: list[tuple[str, str | None]] = [
+    ("echo theirs > f",                                "theirs\n"),
+    ("echo theirs > n && mv n f",                      "theirs\n"),
+    ("cp -p f n && printf 'mime\\n' > n && touch -r f n && mv n f", "mime\n"),  # of the same size and time
+    ("printf 'mime\\n' > n && touch -r f n && cat n > f && touch -r n f", "mime\n"),
+    ("rm f",                                           ""),
+    ("rm f && ln -s other f",                          "other\n"),
+    ("rm f && mkdir f && echo theirs > f/g",           "a folder"),
+    ("rm f && mkfifo f",                               "a pipe"),
+    ("touch f",                                        None),
+    ("cp -p f n && mv n f",                            None),  # saved again without a change
+    ("chmod 600 f",                                    None),
+]  # fmt: skip
+
+
+@pytest.mark.threat("T304")
+@pytest.mark.parametrize(("meanwhile", "there"), MEANWHILE, ids=[row[0] for row in MEANWHILE])
+def test_what_another_program_saved_meanwhile_is_not_replaced(
+    tmp_path: Path, meanwhile: str, there: str | None
+) -> None:
+    file = tmp_path / "f"
+    file.write_text("mine\n")
+    (tmp_path / "other").write_text("other\n")
+    state, old = file.stat(), file.read_bytes()
+    subprocess.run(["sh", "-c", meanwhile], cwd=tmp_path, check=True)
+    listed = sorted(os.listdir(tmp_path))
+    if there is None:
+        put(str(file), b"new\n", state, old, "cannot write")
+        assert file.read_text() == "new\n"
+    else:
+        with pytest.raises(Refused) as told:
+            put(str(file), b"new\n", state, old, "cannot write")
+        assert told.value.problem["why"] == "another program changed it meanwhile"
+        if file.is_file():
+            assert file.read_text() == there
+        assert file.is_dir() is (there == "a folder")
+        assert file.is_fifo() is (there == "a pipe")
+    assert sorted(os.listdir(tmp_path)) == listed, "nothing is left behind"
+
+
+@pytest.mark.threat("T304")
+def test_a_new_file_does_not_replace_one_that_appeared_meanwhile(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("theirs\n")
+    with pytest.raises(Refused):
+        put(f"{tmp_path}/f", b"new\n", None, None, "cannot write")
+    assert (tmp_path / "f").read_text() == "theirs\n"
+    assert os.listdir(tmp_path) == ["f"]
 
 
 def test_writing_the_same_again_touches_nothing(tmp_path: Path) -> None:

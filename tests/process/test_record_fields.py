@@ -229,6 +229,9 @@ def test_a_run_leaves_a_whole_record(tmp_path: Path) -> None:
     assert session.body["policy"] == fingerprint(shipped().profile, shipped().rules)
     changed = {(str(each["path"]).removeprefix(f"{work}/"), each["how"]) for each in second.body["changed"]}  # type: ignore[attr-defined]
     assert changed == {("b.txt", "added"), ("c", "added"), ("a.txt", "deleted")}
+    a, b = (hashlib.sha256(content).hexdigest() for content in (b"a\n", b"b\n"))
+    hashes = {Path(each["path"]).name: (each["before"], each["after"]) for each in second.body["changed"]}  # type: ignore[attr-defined]
+    assert (hashes["a.txt"], hashes["b.txt"]) == ((a, ""), ("", b))
     assert (first.body["changed"], first.body["changes"]) == ([], None), "nobody looked after what only reads"
     used = second.body["used"]
     assert isinstance(used, dict)

@@ -133,14 +133,15 @@ def test_an_attached_terminal_tries_a_command(user: HostedHarness) -> None:
     first, second = window(user, id[:6]), window(user)
     try:
         for each in (first, second):
-            assert "t  try it first" in each.until(ALLOW)
+            each.until(ALLOW)
+            each.until("t  try it first")
         later()
         first.type("t", "Enter")
         for each in (first, second):
-            screen = each.until("keep these changes?")
+            each.until("keep these changes?")
+            screen = each.until("1  write    one")
             assert "Tried without network: exit code 0, 2 changes wait" in screen
             assert "| it is made" in screen
-            assert "1  write    one" in screen
         later()
         second.type("2", "Enter")
         first.until("All is done.")

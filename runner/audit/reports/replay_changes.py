@@ -1,4 +1,4 @@
-"""The recorded changes of commands that ran as transactions, judged by another policy. Runs nothing."""
+"""The recorded changes of commands, judged by another policy. Runs nothing."""
 
 import itertools
 from collections.abc import Iterator, Mapping
@@ -12,6 +12,7 @@ from runner.audit.decisions import DecisionTrail
 from runner.audit.fields import beginning, items, mapping, number
 from runner.audit.reports.replay import Policy
 
+_COMMANDS = ("RunScript", "RunArgv")
 _MOST = 200  # changes of one command, which is what a record contains
 
 
@@ -48,12 +49,16 @@ class ReplayedChanges:
 
 def changes_under(deed: DecisionTrail, policy: Policy, facts: Facts) -> ReplayedChanges | None:
     """Return the applied changes of the command that `policy` denies or holds back; None if there are none."""
+    if beginning(mapping(deed.body.get("action")).get("type")) not in _COMMANDS:
+        return None  # the verdict covers the exact change
     done = mapping(deed.outcome.get("transaction"))
-    files = [*map(mapping, itertools.islice(items(done.get("files")), _MOST))]
+    listed, count = ("files", "count") if done else ("changed", "changes")  # without a transaction: what undo found
+    done = done or mapping(deed.outcome)
+    files = [*map(mapping, itertools.islice(items(done.get(listed)), _MOST))]
     found = tuple(change for each in files if (change := _judged(each, deed, policy, facts)) is not None)
     if not found:
         return None
-    return ReplayedChanges(deed, found, max(0, int(number(done.get("count")) or 0) - len(files)))
+    return ReplayedChanges(deed, found, max(0, int(number(done.get(count)) or 0) - len(files)))
 
 
 def _judged(file: Mapping[str, object], deed: DecisionTrail, policy: Policy, facts: Facts) -> ReplayedChange | None:

@@ -20,8 +20,8 @@ from runner.changes.file_state import Stamp, stamp
 from runner.changes.transaction import journal
 from runner.changes.transaction.journal import ApplyStep, StepJournal, StepKind
 from runner.changes.transaction.plan import CHANGED, GONE, INNER, MADE, Conflict, FolderCursor, changed_below
-from runner.changes.transaction.renames import exchange, rename_new
 from runner.text.phrases import os_reason
+from sandbox.inside.renames import exchange, rename_new
 
 LATE = "another program wrote to its previous version while it was being replaced"
 Reached = Callable[[], None]  # called before and after each change of the disk; tests kill the process there

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterable
 
 from policy.model.frozen import dataclass
-from runner.changes.file_state import Change, Entry, FileKind
+from runner.changes.file_state import Change, content_hash
 from runner.changes.transaction.judge import HeldReason
 from runner.changes.transaction.transaction import NotApplied, Transferred
 from sandbox.backend import Violation
@@ -60,7 +60,7 @@ def recorded(
 ) -> RecordedTransaction:
     """Return the transaction for the record. `changes` are those with hashes; empty if none were stored."""
     files = [
-        RecordedFile(f"{each.root}/{each.path}", _HOW[each.sign], _hash(each.before), _hash(each.after))
+        RecordedFile(f"{each.root}/{each.path}", _HOW[each.sign], content_hash(each.before), content_hash(each.after))
         for each in changes
     ]
     known = {each.path for each in files}
@@ -100,7 +100,3 @@ def _violation(workspace: str, each: NotApplied) -> Violation:
 
 def _reason(each: NotApplied) -> str:
     return each.held.reason if each.held is not None else "conflict"
-
-
-def _hash(entry: Entry | None) -> str:
-    return entry.content.hex() if entry is not None and entry.kind == FileKind.FILE else ""

@@ -6,7 +6,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import wraps
 from pathlib import Path
@@ -18,7 +18,7 @@ from policy.model.frozen import dataclass
 from policy.model.secret_paths import inside
 from policy.model.verdict import Permit, Problem, Rights, Terms
 from runner.changes import file_state
-from runner.changes.file_state import Change
+from runner.changes.file_state import Change, content_hash
 from runner.changes.transaction.settings import transaction_settings
 from runner.changes.undo.blobs import Lost
 from runner.changes.undo.change_scan import Rules, ScanStopped, TooMany, left_out
@@ -131,6 +131,8 @@ class SnapshotRecorder:
         # Pairs of a path and `added`, `modified` or `deleted` for the last call of `after`; None if changes were not
         # recorded.
         self.changed: tuple[tuple[str, str], ...] | None = None
+        # The SHA-256 of the contents before and after by the path, as in RecordedFile, for these changes.
+        self.hashes: dict[str, tuple[str, str]] = {}
         # The changes that the last call of `after` held back.
         self.held: tuple[HeldChange, ...] = ()
         self._found: Scan | None = None  # of the last call of `standards`
@@ -161,7 +163,7 @@ class SnapshotRecorder:
             return None  # a process that stays is a RunScript as well
         if terms.rights is not Rights.WORKSPACE_WRITE or terms.writable or self._writers():
             return None
-        from runner.changes.transaction import renames  # most processes run no transaction
+        from sandbox.inside import renames  # most processes run no transaction
 
         if not renames.available():
             return None
@@ -242,7 +244,7 @@ class SnapshotRecorder:
         Return None as well if the changes could not be recorded, which is reported. The changes of files for which
         `hold` returns True are taken back at once, and `held` has them afterwards.
         """
-        self.changed, self.held = None, ()
+        self.changed, self.hashes, self.held = None, {}, ()
         if running is None or self._store is None:
             return None
         store = self._store
@@ -263,7 +265,7 @@ class SnapshotRecorder:
                 store.end(running.step, notes)
                 self._drop_old(store)
                 self._speak()
-                self.changed = _changed_files(store.changes(running.step))
+                self._note_changed(store.changes(running.step))
                 return running.step if any(step.id == running.step for step in store.steps()) else None
         except _FAILURES as error:
             store.turns.leave()
@@ -286,7 +288,7 @@ class SnapshotRecorder:
         The contents before and after are stored for the changed paths only. Raise ApplyError: then nothing was applied,
         because of a failure, or because the changes cannot be stored and the user, or `required`, demands that.
         """
-        self.changed, self.held = None, ()
+        self.changed, self.hashes, self.held = None, {}, ()
         self._stop.clear()
         if not self._choice.enabled or not keep:
             try:
@@ -352,7 +354,7 @@ class SnapshotRecorder:
             self._drop_old(store)
             changes = tuple(store.changes(step))
         self._speak()
-        self.changed = _changed_files(changes)
+        self._note_changed(changes)
         return RecordedTransfer(result, changes, step if changes else None)
 
     def _opened(self) -> Store:
@@ -407,7 +409,7 @@ class SnapshotRecorder:
                 snapshotter = Snapshotter(store, bounds, self._stop, may_drop=False)
                 for root, paths, rules in running.roots:
                     store.note(running.step, snapshotter.take(root, paths, rules).changes)
-                self.changed = _changed_files(store.changes(running.step))
+                self._note_changed(store.changes(running.step))
                 store.end(running.step, (*running.notes, f"its changes were not stored: {_why(error)}"))
             self._say(f"the files of this action were not stored, so its undo may need `--force`: {_why(error)}")
             return running.step
@@ -415,6 +417,12 @@ class SnapshotRecorder:
             # The step stays open: the next scan notes its changes.
             self._say(f"the changes of this action could not be recorded; the next action tries again: {_why(again)}")
             return None
+
+    def _note_changed(self, changes: Sequence[Change]) -> None:
+        self.changed = _changed_files(changes)
+        self.hashes = {
+            f"{each.root}/{each.path}": (content_hash(each.before), content_hash(each.after)) for each in changes
+        }
 
     def _speak(self) -> None:
         """Show the pending notices. Called in the thread that the listeners use."""

@@ -1,12 +1,20 @@
-"""Writing of files: in one step, or in place if the folder may not be changed. Runs confined: standard library only."""
+"""Writing of files: in one step, or in place if the folder may not be changed. Runs confined: standard library only.
+
+THREAT T304: an editor may save a file between the moment at which it was read here and the moment at which it is
+replaced. The new file is exchanged with the old one, which is then compared with what was read; a new file never
+replaces one that appeared meanwhile.
+"""
 
 import errno
 import os
 import stat
 
-from sandbox.inside.files.access import digest, is_binary, read_capped, refusal, regular, show
+from sandbox.inside import renames
+from sandbox.inside.files.access import Refused, digest, is_binary, read_capped, refusal, regular, show
 from sandbox.inside.files.diff import unified
 
+_NO_EXCHANGE = (errno.EINVAL, errno.ENOSYS)  # the file system has no such rename, renameat2(2)
+_CHANGED, _AGAIN = "another program changed it meanwhile", "read it again, then change its current content"
 # Errors for a new file in the folder of a single granted file (a bind mount, or a kernel rule on the file itself).
 _FOLDER_LOCKED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY, errno.EXDEV)
 
@@ -37,9 +45,12 @@ def put(real: str, new: bytes, state: os.stat_result | None, old: bytes | None, 
     """Replace the content of `real` by `new`, if possible in one step by a rename. Return notes for the user.
 
     `state` is the state of the replaced file, None for a new file; its mode is kept, and its owner if the kernel allows
-    it. `old` is its content, which is restored if the file can only be written in place and that fails. Raises Refused.
+    it. `old` is its content, which is restored if the file can only be written in place and that fails; None if it is
+    too large. Raises Refused, also if another program has changed the file since; then its version stays.
     """
     if state is not None and not os.access(real, os.W_OK):
+        if not os.path.lexists(real):
+            raise Refused(what, _CHANGED, _AGAIN)
         # A rename would bypass the write protection of the file, so opening it here raises the error.
         os.close(_open_for_writing(real, what))
     beside = os.path.join(os.path.dirname(real), f".ringfence-{os.urandom(6).hex()}.tmp")
@@ -52,14 +63,68 @@ def put(real: str, new: bytes, state: os.stat_result | None, old: bytes | None, 
             write_all(file.fileno(), new)
             notes = [] if state is None else keep_owner_and_mode(file.fileno(), state)
             os.fsync(file.fileno())
-        os.rename(beside, real)
+        if not _replaced(beside, real, state, old, what):
+            os.unlink(beside)
+            raise Refused(what, _CHANGED, _AGAIN)
     except OSError as error:
         if made:
             os.unlink(beside)
         if state is None or error.errno not in _FOLDER_LOCKED:
             raise refusal(error, what) from None
+        if not _unchanged(real, state, old):
+            raise Refused(what, _CHANGED, _AGAIN) from None
         return put_in_place(real, new, old, what)
     return notes
+
+
+def _replaced(beside: str, real: str, state: os.stat_result | None, old: bytes | None, what: str) -> bool:
+    """Put the file `beside` at `real`. Return False if `real` is not what was read any more; then it stays, and so does
+    `beside`. Raises OSError, and Refused if the version of another program could not be put back.
+    """
+    try:
+        if not renames.available():
+            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+        if state is None:
+            renames.rename_new(beside, -1, real, -1)
+            return True
+        renames.exchange(beside, -1, real, -1)
+    except FileExistsError:
+        return False
+    except FileNotFoundError:
+        if state is None:
+            raise
+        return False  # it was deleted
+    except OSError as error:
+        if error.errno not in _NO_EXCHANGE:
+            raise
+        if state is None and os.path.lexists(real):
+            return False
+        if state is not None and not _unchanged(real, state, old):
+            return False
+        os.rename(beside, real)  # this system has nothing better
+        return True
+    if _unchanged(beside, state, old):
+        os.unlink(beside)
+        return True
+    try:
+        renames.exchange(beside, -1, real, -1)
+    except OSError:
+        raise Refused(what, _CHANGED, f"its version is `{show(beside)}`") from None
+    return False
+
+
+def _unchanged(path: str, state: os.stat_result, old: bytes | None) -> bool:
+    """Return True if the file is the one of `state`, with the same content. `old` is the content, if it is known."""
+    now = os.lstat(path)
+    if old is None:
+        known = (state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns)
+        return (now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns) == known
+    if not stat.S_ISREG(now.st_mode):
+        return False
+    try:
+        return read_capped(path, path) == (old, False)
+    except (OSError, Refused):
+        return False
 
 
 def _open_for_writing(real: str, what: str) -> int:
