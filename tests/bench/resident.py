@@ -18,6 +18,7 @@ BIN = Path(sys.executable).parent
 AGENT = str(BIN / "agent")
 CODEX = BIN.parent / "peers" / "node_modules" / ".bin" / "codex"
 ROUNDS = int(os.environ.get("ROUNDS", "25"))
+REST = 0.3  # seconds before each command: after a warm one the resident process prepares its next workers
 CALL = {
     "session_id": "s1", "permission_mode": "default", "hook_event_name": "PreToolUse", "tool_name": "Bash",
     "tool_input": {"command": "git status"}, "tool_use_id": "c1",
@@ -33,6 +34,7 @@ def times(rounds: int, folder: str, *works: tuple[tuple[str, ...], dict[str, str
     spent: list[list[float]] = [[] for _ in works]
     for _ in range(rounds):
         for (argv, environ, given), found in zip(works, spent, strict=True):
+            time.sleep(REST)
             started = time.perf_counter()
             subprocess.run(argv, cwd=folder, env=environ, input=given, capture_output=True, check=False)
             found.append((time.perf_counter() - started) * 1000)

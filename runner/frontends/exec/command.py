@@ -7,7 +7,7 @@ import stat
 import sys
 from typing import TYPE_CHECKING
 
-from policy.decide import starts_without_network
+from policy.decide import preview_of, starts_without_network
 from policy.model.action import Action
 from policy.model.frozen import replace
 from policy.model.profile import Source
@@ -56,9 +56,7 @@ def run_exec(args: GateArgs, spare: "SpareHelper | None") -> int:
 
         case = guarded_case(gate, action, noted, token)
     elif args.preview:
-        from runner.frontends.exec.preview import preview_case  # few commands are previews
-
-        case = preview_case(gate, action, noted, attended=not is_unattended(args.unattended))
+        case = _judge_preview(gate, action, noted, attended=not is_unattended(args.unattended))
     else:
         case = _judge(gate, action, noted, attended=not is_unattended(args.unattended), waits=not args.background)
     report: Report = EventReport() if args.json else PlainReport()
@@ -79,16 +77,12 @@ def run_exec(args: GateArgs, spare: "SpareHelper | None") -> int:
             return report.denied(case.assessment, verdict, session)
         case Allow() as verdict:
             minimum = Level(args.least.upper()) if args.least else gate.settings.sandbox_minimum
-            if args.preview:
-                from runner.frontends.exec.preview import run_preview
-
-                return run_preview(case, verdict, (args.backend, minimum), json=args.json)
             if spare is None:
                 from runner.frontends.exec.background import run_in_background
 
                 return run_in_background(case, verdict, args, minimum)
             stdin = _standard_input()
-            interactive = stdin is None and not args.json and _has_terminal()
+            interactive = stdin is None and not args.json and not args.preview and _has_terminal()
             # Imported now: a denial needs no sandbox. The event loop is imported while the helper confines itself.
             from sandbox.linux.launch import launched_ahead
 
@@ -102,7 +96,7 @@ def run_exec(args: GateArgs, spare: "SpareHelper | None") -> int:
             if terms.rights is Rights.WORKSPACE_WRITE and not interactive:
                 from runner.frontends.exec.layer_ahead import folders_ahead  # only for commands that may write
 
-                folders = folders_ahead(gate.settings, terms, args.backend)
+                folders = folders_ahead(gate.settings, terms, args.backend, always=args.preview)
             layer = folders.layer if folders is not None else None
             with (
                 contextlib.nullcontext() if folders is None else contextlib.closing(folders),
@@ -110,11 +104,15 @@ def run_exec(args: GateArgs, spare: "SpareHelper | None") -> int:
                 launched_ahead(args.backend, terms, cache=cache, spare=spare, layer=layer) as ahead,
             ):
                 _load_event_loop()
+                wanted = (args.backend, minimum)
+                if args.preview:
+                    from runner.frontends.exec.preview import run_preview
+
+                    return run_preview(case, verdict, wanted, ahead, folders, json=args.json)
                 import asyncio
 
                 from runner.frontends.exec.confined import confine
 
-                wanted = (args.backend, minimum)
                 ended = asyncio.run(
                     confine(case, verdict, report, stdin, wanted, ahead, lend, interactive=interactive, folders=folders)
                 )
@@ -190,6 +188,13 @@ def _judge(gate: Gate, action: Action, noted: FactRecorder, *, attended: bool, w
     asked = recall(gate, assessment, verdict, Source.PERSON, unattended=not attended)
     noted.parts()  # read now: a question may stay open for minutes
     return authorize_at_terminal(gate, asked, noted, attended=attended)
+
+
+def _judge_preview(gate: Gate, action: Action, noted: FactRecorder, *, attended: bool) -> ExecCase:
+    """Evaluate the action. A question of the policy becomes the verdict of a preview, and a refusal stays one."""
+    assessment, verdict = gate.evaluate(action, Source.PERSON, unattended=False)
+    shown = verdict if isinstance(verdict, Deny) else preview_of(verdict)
+    return ExecCase(gate, assessment, shown, None, attended, noted)
 
 
 def _standard_input() -> int | None:

@@ -13,9 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from policy.decide import preview_of
-from policy.model.profile import Source
-from policy.model.verdict import Allow, Deny, Problem, ProblemError, Rights
+from policy.model.verdict import Allow, Problem, ProblemError, Rights
 from runner.approval.approver import chosen_numbers
 from runner.audit.log import open_log
 from runner.audit.records import Ran
@@ -41,28 +39,30 @@ from runner.text.sanitize import visible
 from sandbox.backend import Backend, Level, Outcome
 
 if TYPE_CHECKING:
-    from policy.model.action import Action
-    from runner.audit.fact_recorder import FactRecorder
-    from runner.gate.gate import Gate
+    from runner.changes.transaction.place import MadeAhead
+    from sandbox.linux.launch import PrelaunchedHelper
 
 _MOST_LINES = 300  # of a difference that is shown without a question
 _HELP = "`all`, `none`, numbers such as `1,3-5`, or `diff` to see every line"
 
 
-def preview_case(gate: "Gate", action: "Action", noted: "FactRecorder", *, attended: bool) -> ExecCase:
-    """Judge the action. A question of the policy becomes the verdict of a preview, and a refusal stays one."""
-    assessment, verdict = gate.evaluate(action, Source.PERSON, unattended=False)
-    shown = verdict if isinstance(verdict, Deny) else preview_of(verdict)
-    return ExecCase(gate, assessment, shown, None, attended, noted)
-
-
-def run_preview(case: ExecCase, verdict: Allow, wanted: tuple[str | None, Level], *, json: bool) -> int:
+def run_preview(
+    case: ExecCase,
+    verdict: Allow,
+    wanted: tuple[str | None, Level],
+    ahead: "PrelaunchedHelper | None",
+    folders: "MadeAhead | None",
+    *,
+    json: bool,
+) -> int:
     """Run the command of `case` on a view, show its changes, and apply what the user keeps. Return the exit code.
+
+    `ahead` is its helper, launched over `folders` if there are some.
 
     A command without a right to write runs as usual. Raise Stopped if this machine has no view for the workspace, and
     then nothing runs.
     """
-    return asyncio.run(_Preview(case, verdict, json=json).run(wanted))
+    return asyncio.run(_Preview(case, verdict, json=json).run(wanted, ahead, folders))
 
 
 class _Preview:
@@ -75,12 +75,14 @@ class _Preview:
         # Where no user is asked, standard output is for the patch.
         self._report: Report = self._events or PlainReport(1 if self._asks else 2)
 
-    async def run(self, wanted: tuple[str | None, Level]) -> int:
+    async def run(
+        self, wanted: tuple[str | None, Level], ahead: "PrelaunchedHelper | None", folders: "MadeAhead | None"
+    ) -> int:
         case, permit = self._case, self._verdict.permit
-        async with boundary(wanted, permit.terms, None, case.gate.settings, None) as opening:
+        async with boundary(wanted, permit.terms, ahead, case.gate.settings, None) as opening:
             backend, enforcement = await opening
             works = permit.terms.rights is Rights.WORKSPACE_WRITE
-            transaction = await self._transaction(backend) if works else None
+            transaction = await self._transaction(backend, folders) if works else None
             try:
                 with open_log(case.gate.settings, os.environ) as audit:
                     case.noted.parts()
@@ -113,7 +115,7 @@ class _Preview:
             code = Exit.DENIED
         return self._events.end(code) if self._events is not None else code
 
-    async def _transaction(self, backend: Backend) -> Transaction:
+    async def _transaction(self, backend: Backend, folders: "MadeAhead | None") -> Transaction:
         """Return a transaction for the command. Raise Stopped if it cannot run on a view."""
         state, terms = state_dir(os.environ), self._verdict.permit.terms
         folder = state / "transactions"
@@ -122,7 +124,7 @@ class _Preview:
             folder.mkdir(mode=0o700, exist_ok=True)
             why = await backend.layered(terms, str(folder))
             if not why:
-                return Transaction(state, terms.workspace)
+                return Transaction(state, terms.workspace, folders)
         except OSError as error:
             why = os_reason(error)
         raise Stopped(Problem("there is no preview of this command", why, fix), Exit.SANDBOX)
