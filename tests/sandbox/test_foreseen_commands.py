@@ -1,5 +1,6 @@
 """Helpers that workers prepare for the next command: they are used, carry nothing of another command, and end."""
 
+import json
 import os
 import pickle
 import resource
@@ -46,6 +47,14 @@ def prepared(place: CliHarness) -> set[str]:
     return {path.name for path in (place.base / "tmp").glob("ringfence-tmp-*")}
 
 
+def settled(place: CliHarness) -> bool:
+    """Return True if no worker runs or ends, and both workers that wait have prepared a helper."""
+    if len(prepared(place)) != 2:
+        return False
+    status = json.loads(place.agent("serve", "--status", "--json").stdout)
+    return (status["working"], status["waiting"], len(prepared(place))) == (0, 2, 2)
+
+
 def foresee(place: CliHarness, *words: str, change: Callable[[], object] | None = None) -> None:
     """Run a command until both workers that wait have prepared a helper for the same command."""
     for _ in range(3):
@@ -59,7 +68,7 @@ def foresee(place: CliHarness, *words: str, change: Callable[[], object] | None 
             preexec_fn=change,
         )
         assert done.returncode == 0
-    until(lambda: len(prepared(place)) == 2, "the preparation of helpers")
+    until(lambda: settled(place), "the preparation of helpers")
 
 
 @pytest.mark.threat("T312")
@@ -69,7 +78,8 @@ def test_helpers_are_prepared_used_and_removed(place: CliHarness) -> None:
         foresee(place, "exec", "ls")
         before = prepared(place)
         assert place.agent("exec", "pwd").stdout == f"{place.work}\n"
-        until(lambda: len(prepared(place)) == 2 and len(prepared(place) & before) == 1, "the use of one")
+        until(lambda: settled(place), "the preparation of another one")
+        assert len(prepared(place) & before) == 1, "one was used"
         assert served(place) == 4
     assert not list((place.base / "tmp").iterdir()), "they end with the resident process"
 
