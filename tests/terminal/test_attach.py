@@ -118,6 +118,34 @@ def test_the_session_goes_on_when_its_terminal_is_killed(user: HostedHarness) ->
     assert user.rows()[0]["id"] == id
 
 
+def test_it_is_suspended_and_continued_by_a_shell(user: HostedHarness) -> None:
+    id = user.start("--model", user.model(says("Hello."), says("Again.")))
+    user.wait("idle", id)
+    environ = {**user.cli.environ, "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1", "PS1": "shell$ "}
+    shell = Terminal(["/bin/bash", "--norc", "--noprofile", "-i"], user.cli.work, environ)
+    try:
+        shell.until("shell$ ")
+        shell.type(f"{AGENT} attach {id}\r")
+        shell.until("attached to")
+        shell.until("[0m>")
+        for times in (1, 2):
+            shell.type("\x1a")
+            shell.until("Stopped", 2 * times - 1)
+            shell.type("jobs\r")
+            shell.until("Stopped", 2 * times)
+            drawn = shell.seen.count("[0m>")
+            shell.type("fg\r")
+            shell.until("[0m>", drawn + 1)
+        shell.type("go on\r")
+        shell.until("Again.")
+        shell.type("\x04")
+        shell.until("detached; the session goes on")
+        shell.type("exit 7\r")
+        assert shell.end() == 7
+    finally:
+        shell.close()
+
+
 def test_without_a_terminal_the_error_names_the_other_ways(user: HostedHarness) -> None:
     done = user.cli.agent("attach")
     assert done.returncode == 2

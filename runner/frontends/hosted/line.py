@@ -3,12 +3,14 @@
 import asyncio
 import contextlib
 import os
+import signal
 import sys
 import termios
 import time
 from collections.abc import Callable, Iterator
 
 from prompt_toolkit import PromptSession
+from prompt_toolkit.application import run_in_terminal
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.history import DummyHistory, InMemoryHistory
 from prompt_toolkit.input.typeahead import clear_typeahead
@@ -20,6 +22,22 @@ from runner.frontends.terminal.input import Intake
 
 _SOON = 0.02  # seconds until output is drawn
 _QUIET = 0.5  # seconds without a key before an answer can be typed
+
+
+class _RawInput(Intake):
+    """The input of a terminal that stays in raw mode between two prompts and while output is printed.
+
+    In its own mode the terminal would handle a key that is pressed at such a moment: Ctrl-D would be lost, and Ctrl-C
+    would end this client instead of the turn. In raw mode the key is kept for the next prompt.
+    """
+
+    def cooked_mode(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
+    def suspend(self) -> None:
+        """Suspend this program until it is continued, with the terminal in its own mode."""
+        with super().cooked_mode():
+            os.kill(0, signal.SIGTSTP)  # the process group, as a terminal's own Ctrl-Z does
 
 
 class InputLine:
@@ -34,19 +52,19 @@ class InputLine:
         self._typed = ""  # the text of the prompt that a question interrupted
         self._last = 0.0  # the time of the last key at a question
         self._open = False  # the question accepts keys
-        input = Intake(sys.stdin, ends="\r\n")
+        self._input = _RawInput(sys.stdin, ends="\r\n")
         self._prompts: PromptSession[str] = PromptSession(
-            history=InMemoryHistory(), key_bindings=_paste_keys(), input=input, enable_suspend=True
+            history=InMemoryHistory(), key_bindings=_prompt_keys(self._input), input=self._input
         )
         self._answers: PromptSession[str] = PromptSession(
-            history=DummyHistory(), key_bindings=self._guarded_keys(), input=input
+            history=DummyHistory(), key_bindings=self._guarded_keys(), input=self._input
         )
 
     @contextlib.contextmanager
     def beside_output(self) -> Iterator[None]:
-        """Print everything inside this context above the line."""
+        """Print everything inside this context above the line, and keep every key that is pressed for the line."""
         before = sys.stdout
-        with StdoutProxy(sleep_between_writes=_SOON, raw=True) as above:
+        with self._input.raw_mode(), StdoutProxy(sleep_between_writes=_SOON, raw=True) as above:
             sys.stdout = above
             try:
                 yield
@@ -103,12 +121,16 @@ class InputLine:
         return keys
 
 
-def _paste_keys() -> KeyBindings:
-    """Return the binding that inserts pasted text with its newlines."""
+def _prompt_keys(input: _RawInput) -> KeyBindings:
+    """Return the bindings that insert pasted text with its newlines and suspend the program."""
     keys = KeyBindings()
 
     @keys.add(Keys.BracketedPaste)
     def paste(event: KeyPressEvent) -> None:
         event.current_buffer.insert_text(event.data.replace("\r\n", "\n").replace("\r", "\n").rstrip("\n"))
+
+    @keys.add("c-z")
+    def suspend(event: KeyPressEvent) -> None:
+        run_in_terminal(input.suspend)
 
     return keys
