@@ -85,6 +85,11 @@ class Change:
         """Return `+` for a new path, `-` for a removed one, `~` for any other change."""
         return "+" if self.before is None else "-" if self.after is None else "~"
 
+    @property
+    def how(self) -> str:
+        """Return `added` for a new path, `deleted` for a removed one, `modified` for any other change."""
+        return "added" if self.before is None else "deleted" if self.after is None else "modified"
+
 
 def entry_of(status: os.stat_result, settled: bool, content: bytes = b"", unkept: str = "") -> Entry:
     mode = status.st_mode

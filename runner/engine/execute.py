@@ -359,10 +359,10 @@ async def _run_undoable(
     assert ctx.undo is not None
     words = ctx.redactor.text(action_words(planned.action, ctx.cwd))
     if ctx.undo.transactions(permit) is not None:
-        from runner.engine.transactions import open_transaction  # only with transactions
+        from runner.engine.transactions import transaction_for  # only with transactions
 
         with _recording_cancellation(number, ctx):
-            transaction = await open_transaction(permit, planned, words, ctx)
+            transaction = await transaction_for(permit, planned, words, ctx)
         if transaction is not None:
             return await _run_transaction(permit, number, planned, ctx, transaction, stopped)
     try:

@@ -251,17 +251,22 @@ def may_try(verdict: Verdict, ctx: RunContext) -> bool:
 
 async def with_try(question: Question, ctx: RunContext) -> Question:
     """Return the question, with the answer `try` if the command can run on a layer and writes only the workspace."""
-    if question.ask.terms.writable or await layer_folder(preview_of(question.ask).permit, ctx) is None:
+    if question.ask.terms.writable:
+        return question
+    from runner.changes.transaction.transaction import why_no_layer  # only for a command that can be tried
+
+    permit = preview_of(question.ask).permit
+    try:
+        if (state := place_of_try(permit, ctx)) is None or await why_no_layer(state, permit.terms, ctx.sandbox):
+            return question
+    except OSError:  # there is no place for the layer
         return question
     return replace(question, card=replace(question.card, tries=True))
 
 
-async def layer_folder(permit: Permit, ctx: RunContext) -> Path | None:
-    """Return the private folder for layers, or None if the command cannot run on one."""
-    if ctx.undo is None or not ctx.undo.compares:
-        return None
-    folder = ctx.undo.transactions(permit, chosen=True)
-    return None if folder is None or await ctx.sandbox.layered(permit.terms, str(folder)) else folder
+def place_of_try(permit: Permit, ctx: RunContext) -> Path | None:
+    """Return the private state folder for the layer of a try, or None if the command cannot run on one."""
+    return ctx.undo.transactions(permit, chosen=True) if ctx.undo is not None and ctx.undo.compares else None
 
 
 def _accept_edits(ctx: RunContext) -> None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from policy.model.verdict import Permit
 from runner.changes.transaction.judge import Judged
-from runner.changes.transaction.transaction import Transaction
+from runner.changes.transaction.transaction import Transaction, open_transaction
 from runner.changes.undo.conclude import Concluded, conclude
 from runner.engine.run_context import RunContext
 from runner.engine.tool_calls import Planned
@@ -43,7 +43,7 @@ class CommandTransaction:
         applied.
         """
         ctx = self._ctx
-        assert ctx.undo is not None  # `open_transaction` checked it
+        assert ctx.undo is not None  # `transaction_for` checked it
         key, later = self._planned.call.key, self._trusted_later()
         self.result = conclude(
             ctx.undo, self._transaction, self._permit, self._words, key, later, choose=self.choose, tried=self.tried
@@ -66,14 +66,14 @@ class CommandTransaction:
         return held_in_layer(self._permit, self._planned, ctx, self.layer.upper)
 
 
-async def open_transaction(permit: Permit, planned: Planned, words: str, ctx: RunContext) -> CommandTransaction | None:
+async def transaction_for(permit: Permit, planned: Planned, words: str, ctx: RunContext) -> CommandTransaction | None:
     """Return the transaction for a command, or None if the command must run on the workspace itself."""
-    folder = ctx.undo.transactions(permit) if ctx.undo is not None else None
-    if folder is None or await ctx.sandbox.layered(permit.terms, str(folder)):
+    state = ctx.undo.transactions(permit) if ctx.undo is not None else None
+    if state is None:
         return None
     try:
-        transaction = Transaction(folder.parent, permit.terms.workspace)
+        transaction = await open_transaction(state, permit.terms, ctx.sandbox)
     except OSError as error:
         ctx.emit(Notice(f"this command runs without a transaction: {os_reason(error)}"))
         return None
-    return CommandTransaction(transaction, permit, planned, words, ctx)
+    return None if isinstance(transaction, str) else CommandTransaction(transaction, permit, planned, words, ctx)

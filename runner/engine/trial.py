@@ -25,10 +25,10 @@ from runner.changes.review.layer_patch import layer_patch
 from runner.changes.review.patch_parser import read
 from runner.changes.review.patch_view import diff_lines, stat_lines
 from runner.changes.transaction.judge import Judged
-from runner.changes.transaction.transaction import Transaction
+from runner.changes.transaction.transaction import Transaction, open_transaction
 from runner.changes.undo.conclude import judged_changes
 from runner.engine.authorize import Authorization, Evaluation
-from runner.engine.judge import layer_folder, with_try
+from runner.engine.judge import place_of_try, with_try
 from runner.engine.run_context import RunContext
 from runner.engine.tool_calls import Planned
 from runner.engine.transactions import CommandTransaction
@@ -103,12 +103,14 @@ class Trials:
             if (problem := changed_file(permit.sourced)) is not None:
                 return problem.why
         async with ctx.changing:  # what is below a layer must not change while it is mounted
-            if (folder := await layer_folder(permit, ctx)) is None:
+            if (state := place_of_try(permit, ctx)) is None:
                 return self._unable("no layer is possible any more")
             try:
-                transaction = Transaction(folder.parent, permit.terms.workspace)
+                transaction = await open_transaction(state, permit.terms, ctx.sandbox)
             except OSError as error:
                 return self._unable(os_reason(error))
+            if isinstance(transaction, str):
+                return self._unable(transaction)
             words = ctx.redactor.text(action_words(permit.action, ctx.cwd))
             trial = self.open = Trial(transaction, verdict, self._planned, words, ctx)
             # INVARIANT: the decision is on the disk before anything runs.

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from policy.model.action import RunScript
 from policy.model.verdict import _MINT, Permit, Rights, Terms
-from runner.changes.transaction.transaction import Transaction
+from runner.changes.transaction.transaction import open_transaction
 from runner.changes.undo.conclude import conclude
 from runner.changes.undo.recorder import snapshot_recorder
 from runner.config import load
@@ -69,10 +69,10 @@ class TransactionBench:
         """Run a script. Return the seconds of the command, and those of the judgement and application."""
         permit = Permit(RunScript(script, str(self.work)), self.terms, _MINT)
         started = time.perf_counter()
-        folder = self.recorder.transactions(permit)
-        assert folder is not None
-        assert not (why := await self.backend.layered(self.terms, str(folder))), why
-        transaction = Transaction(folder.parent, str(self.work))
+        state = self.recorder.transactions(permit)
+        assert state is not None
+        transaction = await open_transaction(state, self.terms, self.backend)
+        assert not isinstance(transaction, str), transaction
         outcome = await self.backend.run(permit, layer=transaction.layer)
         assert outcome.status == 0, (outcome.stderr, outcome.problem)
         between = time.perf_counter()

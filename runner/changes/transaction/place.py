@@ -41,6 +41,13 @@ class TransactionFolder:
         self._handle = -1
 
 
+def layers_folder(state: Path) -> Path:
+    """Return the folder with all layers and transactions, made if it is missing. Raise OSError."""
+    folder = state / _FOLDER
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
+
+
 def folder_of(state: Path, workspace: str) -> Path:
     """Return the folder with the transactions of a workspace, which may not exist."""
     return state / _FOLDER / workspace_key(workspace)

@@ -11,7 +11,6 @@ from sandbox.backend import Violation
 
 LISTED = 200  # entries of one record
 _SHOWN = 20  # changes that are reported one by one
-_HOW = {"+": "added", "-": "deleted", "~": "modified"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +59,7 @@ def recorded(
 ) -> RecordedTransaction:
     """Return the transaction for the record. `changes` are those with hashes; empty if none were stored."""
     files = [
-        RecordedFile(f"{each.root}/{each.path}", _HOW[each.sign], content_hash(each.before), content_hash(each.after))
+        RecordedFile(f"{each.root}/{each.path}", each.how, content_hash(each.before), content_hash(each.after))
         for each in changes
     ]
     known = {each.path for each in files}

@@ -8,6 +8,7 @@ import stat
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem
@@ -22,6 +23,10 @@ from runner.changes.transaction.plan import Conflict, plan
 from runner.text.phrases import os_reason
 from sandbox.inside import safe_rmtree
 from sandbox.workspace.layer import LayerChange, LayerKind
+
+if TYPE_CHECKING:
+    from policy.model.verdict import Terms
+    from sandbox.backend import Backend
 
 _STAGED = ".ringfence-apply-"  # prefix of the folder in the workspace with copies from another file system
 _LONGEST_NAME = 200  # bytes of a name, so that a number fits before it
@@ -202,6 +207,23 @@ class Transaction:
                 raise OSError(errno.EIO, f"`{path}` cannot be copied: {why}")
         where = f"{self.layer.workspace}/{top}"
         return f"{where}/{place.UPPER}", f"{where}/{place.REMOVED}"
+
+
+async def why_no_layer(state: Path, terms: "Terms", backend: "Backend") -> str:
+    """Return why a command under `terms` cannot run on a layer in the private state folder `state`; empty if it can.
+
+    Raise OSError if there is no place for layers.
+    """
+    return await backend.layered(terms, str(place.layers_folder(state)))
+
+
+async def open_transaction(
+    state: Path, terms: "Terms", backend: "Backend", ahead: "place.MadeAhead | None" = None
+) -> Transaction | str:
+    """Return a transaction for a command under `terms`, in the folders `ahead` if there are some, or why the command
+    cannot run on a layer. Raise OSError.
+    """
+    return await why_no_layer(state, terms, backend) or Transaction(state, terms.workspace, ahead)
 
 
 @dataclass(frozen=True, slots=True)

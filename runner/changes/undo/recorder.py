@@ -6,7 +6,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import wraps
 from pathlib import Path
@@ -152,7 +152,7 @@ class SnapshotRecorder:
         return self._choice.enabled and not self._given_up
 
     def transactions(self, permit: Permit, *, chosen: bool = False) -> Path | None:
-        """Return the private folder for a transaction of the action, created if it is missing.
+        """Return the private state folder for a transaction of the action (`open_transaction`).
 
         Return None if the action must run on the workspace itself: the user wants no transactions and has not `chosen`
         one for this action, it is no command that may write the workspace alone, or a process that stays may write
@@ -167,13 +167,7 @@ class SnapshotRecorder:
 
         if not renames.available():
             return None
-        folder = self._folder.parent.parent / "transactions"
-        try:
-            folder.mkdir(mode=0o700, exist_ok=True)
-        except OSError as error:
-            self._say(f"this command runs without a transaction: {os_reason(error)}")
-            return None
-        return folder
+        return self._folder.parent.parent
 
     def secret(self) -> Callable[[str], bool]:
         """Return a function that returns True for a path below the workspace that no command may read."""
@@ -419,7 +413,7 @@ class SnapshotRecorder:
             return None
 
     def _note_changed(self, changes: Sequence[Change]) -> None:
-        self.changed = _changed_files(changes)
+        self.changed = tuple((f"{each.root}/{each.path}", each.how) for each in changes)
         self.hashes = {
             f"{each.root}/{each.path}": (content_hash(each.before), content_hash(each.after)) for each in changes
         }
@@ -608,11 +602,6 @@ def _text_of(store: Store, change: Change) -> str | None:
         return b"".join(store.packs.read(place, entry.content)).decode()
     except (ValueError, Lost):
         return None
-
-
-def _changed_files(changes: Iterable[Change]) -> tuple[tuple[str, str], ...]:
-    how = {"+": "added", "-": "deleted", "~": "modified"}
-    return tuple((f"{change.root}/{change.path}", how[change.sign]) for change in changes)
 
 
 @contextlib.contextmanager

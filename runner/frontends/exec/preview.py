@@ -25,7 +25,7 @@ from runner.changes.review.patch_parser import read
 from runner.changes.review.patch_view import diff_lines, stat_lines
 from runner.changes.transaction.judge import Judged
 from runner.changes.transaction.report import RecordedTransaction, recorded, violations
-from runner.changes.transaction.transaction import NotApplied, Transaction, Transferred
+from runner.changes.transaction.transaction import NotApplied, Transaction, Transferred, open_transaction
 from runner.changes.undo.conclude import judged_changes
 from runner.changes.undo.recorder import SnapshotRecorder
 from runner.frontends.exec.confined import boundary, require_unchanged, run_confined
@@ -117,17 +117,14 @@ class _Preview:
 
     async def _transaction(self, backend: Backend, folders: "MadeAhead | None") -> Transaction:
         """Return a transaction for the command. Raise Stopped if it cannot run on a view."""
-        state, terms = state_dir(os.environ), self._verdict.permit.terms
-        folder = state / "transactions"
-        why, fix = "", "run it without --preview; `agent undo` takes back what an agent's command changed"
         try:
-            folder.mkdir(mode=0o700, exist_ok=True)
-            why = await backend.layered(terms, str(folder))
-            if not why:
-                return Transaction(state, terms.workspace, folders)
+            opened = await open_transaction(state_dir(os.environ), self._verdict.permit.terms, backend, folders)
         except OSError as error:
-            why = os_reason(error)
-        raise Stopped(Problem("there is no preview of this command", why, fix), Exit.SANDBOX)
+            opened = os_reason(error)
+        if isinstance(opened, Transaction):
+            return opened
+        fix = "run it without --preview; `agent undo` takes back what an agent's command changed"
+        raise Stopped(Problem("there is no preview of this command", opened, fix), Exit.SANDBOX)
 
     def _shown(self, transaction: Transaction, recorder: SnapshotRecorder) -> tuple[RecordedTransaction, bool]:
         """Show the changes, and apply what the user keeps. Return what was applied, and whether anything was held back.

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from policy.model.verdict import Allow, Problem
 from runner.changes.transaction.place import MadeAhead
-from runner.changes.transaction.transaction import Transaction
+from runner.changes.transaction.transaction import open_transaction
 from runner.changes.undo.conclude import conclude
 from runner.frontends.exec.report import ExecCase, UndoableRun
 from runner.gate.wording import action_words
@@ -33,13 +33,15 @@ async def run_transacted(
     recorder = case.recorder(session)
     try:
         permit = verdict.permit
-        folder = recorder.transactions(permit)
-        if folder is None or await backend.layered(permit.terms, str(folder)):
+        state = recorder.transactions(permit)
+        if state is None:
             return None
         try:
-            transaction = Transaction(folder.parent, permit.terms.workspace, ahead)
+            transaction = await open_transaction(state, permit.terms, backend, ahead)
         except OSError as error:
             say_notice(f"this command runs without a transaction: {os_reason(error)}")
+            return None
+        if isinstance(transaction, str):
             return None
         words = action_words(case.assessment.action, case.gate.cwd)
         call = case.guarded.call if case.guarded is not None else ""
