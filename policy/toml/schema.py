@@ -28,6 +28,7 @@ class ValueType(Enum):
     TEXTS = "a list of texts in quotes", '["...", "..."]'
     PATTERNS = "a list of lists of words", '[["rm", "-rf", "*"]]'
     WHOLE = "a whole number above 0", "100"
+    COUNT = "a whole number, 0 or more", "100"
     SECONDS = 'a time above 0: a number of seconds, or a text like "90s" or "5m"', "120"
     WHOLE_SECONDS = 'a time above 0: a whole number of seconds, or a text like "90s" or "5m"', "120"
     NUMBER = "a number, 0 or more", "1.5"
@@ -334,6 +335,8 @@ def value_of(raw: object, shape: ValueType) -> Value | None:
             return tuple(item for item in lists if item) if all(lists) else None
         case ValueType.WHOLE:
             return raw if isinstance(raw, int) and not isinstance(raw, bool) and 0 < raw < 1 << 62 else None
+        case ValueType.COUNT:
+            return 0 if raw == 0 and type(raw) is int else value_of(raw, ValueType.WHOLE)
         case ValueType.SECONDS:
             number = _number(seconds(raw) if isinstance(raw, str) else raw)
             return float(number) if number is not None and 0 < number <= 7 * 86_400 else None

@@ -574,6 +574,7 @@ def _transaction(done: "RecordedTransaction") -> dict[str, object]:
         "tree": done.tree,
         "held": [{"path": bounded(path), "reason": kind, "why": bounded(why)} for path, kind, why in done.held],
         "left": done.left,
+        "deleted": done.deleted,
         **({"tried": done.tried} if done.tried else {}),
     }
 

@@ -259,7 +259,8 @@ def replay(
     Without --policy: under the configuration that is in effect in each workspace now. An action that a user was asked
     about has the verdict `ask`, whatever the answer. An action is counted as unknown if the log does not contain all
     facts for a verdict, for example because a text was cut. The recorded changes of commands are judged as well: those
-    that a rule of the policy denies, or that `--flow guard` holds back, are listed.
+    that the policy would have kept from the workspace are listed, for example by a rule, a new pattern of auto-run
+    files, or the limit of deleted files.
 
     Exit 0; with --fail-above, 1 if an action of a higher tier would be newly allowed; with --strict, 1 if an action
     could not be judged.

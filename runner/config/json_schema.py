@@ -37,6 +37,7 @@ _SHAPES: Mapping[ValueType, _Schema] = {
     ValueType.TEXTS:         {"items": _TEXT, "type": "array"},
     ValueType.PATTERNS:      {"items": _WORDS, "type": "array"},
     ValueType.WHOLE:         _WHOLE,
+    ValueType.COUNT:         {"exclusiveMaximum": 1 << 62, "minimum": 0, "type": "integer"},
     ValueType.SECONDS:       {"anyOf": [_SPAN, _TIMED]},
     ValueType.WHOLE_SECONDS: {"anyOf": [_WHOLE, _TIMED]},
     ValueType.NUMBER:        {"maximum": 1e15, "minimum": 0, "type": "number"},

@@ -362,7 +362,7 @@ KEYS: tuple[Key, ...] = (
         "allow AF_UNIX sockets to commands that may change the workspace", True),
     Key("sandbox.transactions", ValueType.SWITCH, YOURS,
         "run writing commands on a copy-on-write view, and judge their changes before they reach the workspace", True),
-    Key("sandbox.most_deleted", ValueType.WHOLE, YOURS,
+    Key("sandbox.most_deleted", ValueType.COUNT, YOURS,
         "the number of files from which on the deletions of a command are held back; 0 for no limit", 10_000),
     Key("sandbox.network.upstream_proxy", ValueType.TEXT, YOURS,
         "the HTTP proxy through which the sandbox's own proxy reaches hosts, except those with `private`",

@@ -540,12 +540,50 @@ def test_what_commands_changed_is_judged_whatever_their_text_says(tmp_path: Path
 
     assert found() == []
     # The third command is denied as a whole.
-    assert found("--policy", str(home / "new.toml")) == [("bash make.sh", [("b.txt", "written", "protected")])]
+    assert found("--policy", str(home / "new.toml")) == [("bash make.sh", [("b.txt", "modified", "protected")])]
     later = ("requirements.txt", "modified", "trusted-later")
     assert found("--flow", "guard") == [("bash make.sh", [later])], "the first command came from the user"
     told = agent("audit", "replay", "--policy", str(home / "new.toml"), cwd=work, home=home).stdout
     assert "held back        1  commands whose changes would not be applied completely" in told
-    assert f"written {work}/b.txt: b is ours ({home}/new.toml:2)" in told
+    assert f"modified {work}/b.txt: b is ours ({home}/new.toml:2)" in told
+
+
+@pytest.mark.skipif(not overlays_work(), reason="this user cannot mount an overlay")
+def test_changes_are_judged_by_the_patterns_and_the_limit_of_another_configuration(tmp_path: Path) -> None:
+    home, work = tmp_path, tmp_path / "work"
+    for name in ("many/a", "many/b", "many/c", "one", "lib/.git/HEAD"):
+        (work / name).parent.mkdir(parents=True, exist_ok=True)
+        (work / name).write_text("x\n")
+    (work / "make.sh").write_text("for d in . lib sub; do mkdir -p $d/tools; echo hook > $d/tools/pre-commit; done\n")
+    (work / "clean.sh").write_text("rm -r many one\n")
+    ran = ("exec", "--unattended", "--mode", "trust-project")
+    for words in (("bash make.sh",), ("bash clean.sh",), ("--write", f"{work}/tools/pre-push", "touch tools/pre-push")):
+        agent(*ran, *words, cwd=work, home=home)
+    assert not (work / "many").exists()
+
+    def found(*words: str) -> dict[str, list[tuple[str, str, str]]]:
+        done = agent("audit", "replay", "--json", *words, cwd=work, home=home)
+        assert done.returncode == 0, done.stderr
+        changes = json.loads(done.stdout)["changes"]
+        return {
+            each["action"]: [
+                (str(Path(file["path"]).relative_to(work)), file["how"], file["reason"]) for file in each["files"]
+            ]
+            for each in changes
+        }
+
+    assert found() == {}
+    for most, expected in ((4, 0), (3, 5), (0, 0)):
+        (home / "new.toml").write_text(f"[sandbox]\nmost_deleted = {most}\n")
+        rows = found("--policy", str(home / "new.toml")).get("bash clean.sh", [])
+        assert [row[1:] for row in rows] == [("deleted", "deletions")] * expected, "four files and a folder"
+    (home / "new.toml").write_text("[sandbox]\nmost_deleted = 3\ntransactions = false\n")
+    assert found("--policy", str(home / "new.toml")) == {}, "without transactions nothing is held back"
+    (home / ".gitconfig").write_text("[core]\nhooksPath = tools\n")
+    rows = found()["bash make.sh"]
+    assert {row[0] for row in rows} == {"lib/tools", "lib/tools/pre-commit", "tools", "tools/pre-commit"}, "not `sub`"
+    assert {row[2] for row in rows} == {"auto-run"}
+    assert list(found()) == ["bash make.sh"], "a file that the user opened by name is no finding"
 
 
 def test_a_malformed_call_is_counted_and_not_judged(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """`agent exec` with transactions."""
 
+import hashlib
 import json
 import os
 import signal
@@ -56,6 +57,34 @@ def test_held_back_reported_and_recorded(work: Path) -> None:
     assert agent(work, "audit", "verify").returncode == 0
     assert not list((work.parent / "h/.local/state/ringfence/transactions").glob("*/*"))
     assert "nothing to undo" in agent(work, "undo").stderr + agent(work, "undo").stdout
+
+
+def test_the_record_has_the_hashes_of_changes_that_are_not_stored_for_undo(work: Path) -> None:
+    (work / "old/below").mkdir(parents=True)
+    (work / "old/below/f").write_text("gone\n")
+    (work / "old/link").symlink_to("below")
+    (work / "kept").write_text("one\n")
+    done = run(work, "rm -r old; echo two > kept; ln -s kept link; mkdir new; echo 3 > new/f")
+    assert done.returncode == 0, done.stderr
+
+    def digest(text: str) -> str:
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    recorded = transaction(work)
+    files = recorded["files"]
+    assert isinstance(files, list)
+    rows = {each["path"].removeprefix(f"{work}/"): (each["how"], each["before"], each["after"]) for each in files}
+    assert rows == {
+        "kept": ("modified", digest("one\n"), digest("two\n")),
+        "link": ("added", "", ""),
+        "new": ("added", "", ""),
+        "new/f": ("added", "", digest("3\n")),
+        "old": ("deleted", "", ""),
+        "old/below": ("deleted", "", ""),
+        "old/below/f": ("deleted", digest("gone\n"), ""),
+        "old/link": ("deleted", "", ""),
+    }
+    assert (recorded["count"], recorded["deleted"]) == (8, 2)
 
 
 @pytest.mark.threat("T303")

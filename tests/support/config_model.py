@@ -55,6 +55,7 @@ _TYPES: Mapping[ValueType, Any] = {
     ValueType.TEXTS:    list[_Text],
     ValueType.PATTERNS: list[_Words],
     ValueType.WHOLE:    _Whole,
+    ValueType.COUNT:    Annotated[StrictInt, Field(ge=0, lt=1 << 62)],
     ValueType.SECONDS:  Annotated[float, Field(strict=True, gt=0, le=7 * 86_400, allow_inf_nan=False)]
                     | _text_of(ValueType.SECONDS),
     ValueType.WHOLE_SECONDS: _Whole | _text_of(ValueType.WHOLE_SECONDS),

@@ -17,6 +17,7 @@ _GOOD: dict[ValueType, st.SearchStrategy[Any]] = {
     ValueType.TEXTS: st.lists(st.sampled_from(["*.vault", "id_*", "notes"]) | _TEXT, max_size=3),
     ValueType.PATTERNS: st.lists(_WORDS, max_size=3),
     ValueType.WHOLE: st.integers(1, 10_000),
+    ValueType.COUNT: st.integers(0, 10_000),
     ValueType.SECONDS: st.floats(0.1, 7 * 86_400)
     | st.integers(1, 7 * 86_400)
     | st.sampled_from(["90s", "1.5 h", "20"]),

@@ -79,16 +79,24 @@ class Tmux:
             time.sleep(0.05)
 
     def press(self, key: str, told: str) -> str:
-        """Press a key until the screen shows `told`: at a card, one that comes too early counts for nothing."""
+        """Press a key until the screen shows `told`: at a card, one that comes too early counts for nothing. As soon as
+        the input line is back in place of the card, the key has counted, and another one would be a part of a prompt.
+        """
         end = time.monotonic() + 180
         time.sleep(GUARD + 0.1)  # the first counts mostly
+        again = 0.0
         while told not in self.whole():
             assert time.monotonic() < end, f"waited for {told!r} and saw {self.whole()}"
-            self.type(key)
-            again = time.monotonic() + CAREFUL + 0.5
-            while told not in self.whole() and time.monotonic() < again:
-                time.sleep(0.05)
+            if time.monotonic() >= again and not self._has_input_line():
+                self.type(key)
+                again = time.monotonic() + CAREFUL + 0.5
+            time.sleep(0.05)
         return self.until("")
+
+    def _has_input_line(self) -> bool:
+        """Return True if the rows at the end are that of a prompt and the status line."""
+        rows = self.screen().rstrip().split("\n")[-2:]
+        return len(rows) == 2 and rows[0].startswith(">") and "sandbox" in rows[1]
 
     def until_whole(self, holds: Callable[[str], bool]) -> str:
         """`whole`, once it is as wanted: while a program draws, a screen may be half of one and half of the next."""

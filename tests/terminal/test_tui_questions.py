@@ -192,7 +192,8 @@ def test_above_an_escalation_stand_the_command_and_its_output(harness: ScreenHar
     window = harness.start([bash(script), {"text": "Over."}], size=(110, 40))
     window.type("go", "Enter")
     window.until("y yes, once")
-    card = window.press("y", "does not exist")
+    window.press("y", "does not exist")
+    card = window.until("y yes, once · n/Enter no · f no, and say why · x explain")
     above, _, below = card.partition("blocked by the sandbox")
     assert "│ begun" in above
     assert "running" not in card

@@ -54,7 +54,9 @@ _FLAGS = ("--read", "--write", "--host", "--env", "--server", "--hook")
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Policy for a replay. `mode`, `unattended` and `flow` are None to use the recorded values."""
+    """Policy for a replay. `mode`, `unattended` and `flow` are None to use the recorded values. `most_deleted` is the
+    number of files that a command may delete; 0 for no limit.
+    """
 
     profile: Profile
     rules: RuleBook
@@ -62,6 +64,7 @@ class Policy:
     mode: Mode | None = None
     unattended: bool | None = None
     flow: FlowMode | None = None
+    most_deleted: int = 0
 
 
 @dataclass(frozen=True, slots=True)

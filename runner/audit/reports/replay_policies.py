@@ -11,6 +11,7 @@ from policy.model.tier import MATRIX, Matrix, Mode
 from runner.audit.decisions import DecisionTrail
 from runner.audit.fields import mapping, texts
 from runner.audit.reports.replay import NotRecorded, Policy
+from runner.changes.transaction.settings import transaction_settings
 from runner.config import Settings, load
 from runner.problems import usage
 from runner.state.paths import LOCAL_FILE, PROJECT_FILE, SYSTEM_FILE, config_file, setting_variables
@@ -84,7 +85,12 @@ class Policies:
             return NotRecorded("a configuration that is missing", f"`{origin.config}` was given with --config")
         if origin not in self._known:
             found = self._load(origin)
-            self._known[origin] = found, Policy(found.profile, found.rules, self._matrix, self._mode, flow=self._flow)
+            limits = transaction_settings(found)
+            most = limits.most_deleted if limits.enabled else 0  # without transactions nothing is held back
+            self._known[origin] = (
+                found,
+                Policy(found.profile, found.rules, self._matrix, self._mode, flow=self._flow, most_deleted=most),
+            )
             if origin.pinned and self._trusted(origin) is None:
                 self._other.add(origin)
         settings, policy = self._known[origin]

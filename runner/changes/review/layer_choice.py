@@ -57,7 +57,8 @@ def kept(items: Sequence[ChoiceItem], judged: Judged, numbers: frozenset[int]) -
 
     applied = tuple(each for each in judged.applied if each.path in paths or (each.within and below(each.path)))
     every = len(numbers) == len(items)
-    return Judged(applied, tuple(each for each in judged.held if every or below(each.change.path)))
+    held = tuple(each for each in judged.held if every or below(each.change.path))
+    return Judged(applied, held, judged.deleted if every else 0)
 
 
 def held_line(held: HeldEntry) -> str:

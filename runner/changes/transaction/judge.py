@@ -71,10 +71,15 @@ class HeldEntry:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """The judgement of all changes of a command. A change is in one of the two, or below a change of `held`."""
+    """The judgement of all changes of a command. A change is in one of the two, or below a change of `held`.
+
+    Attributes:
+        deleted: The number of files that `applied` deletes; 0 if it was not counted, because there is no limit.
+    """
 
     applied: tuple[LayerChange, ...]
     held: tuple[HeldEntry, ...]
+    deleted: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +112,13 @@ def judge(layer: ChangeLayer, changes: Sequence[LayerChange], standards: Standar
     for change in changes:
         if found := auto_run.get(change.path) or plain(change):
             reasons[change.path] = found
-    if deletions := _too_many(layer, changes, standards):
+    deleted = _deleted(layer, changes, standards)
+    if deleted > standards.most_deleted > 0:
+        # THREAT T309: one wrong path must not empty a workspace.
+        why, deleted = too_many(standards.most_deleted), 0
         for change in changes:
             if _removes(change, layer):
-                reasons.setdefault(change.path, (HeldReason.DELETIONS, deletions))
+                reasons.setdefault(change.path, (HeldReason.DELETIONS, why))
     applied, held, holder = [], [], ""
     for change in sorted(changes, key=lambda each: each.path.split("/")):
         if holder and change.path.startswith(f"{holder}/"):
@@ -121,7 +129,12 @@ def judge(layer: ChangeLayer, changes: Sequence[LayerChange], standards: Standar
         held.append(HeldEntry(change, *found))
         # Below a folder that is only merged with the one in the workspace, every change has its own judgement.
         holder = change.path if change.whole or change.within else ""
-    return Judged(tuple(applied), tuple(held))
+    return Judged(tuple(applied), tuple(held), deleted)
+
+
+def too_many(most: int) -> str:
+    """Return the reason for which deletions of more than `most` files are held back."""
+    return f"the command deleted more than {most:,} files (`sandbox.most_deleted`)"
 
 
 # ---- files that other programs run
@@ -348,8 +361,8 @@ class _Secrets:
 _SHORTEST_SECRET = 8  # bytes: shorter files, such as an empty `.env`, equal others by chance
 
 
-def _too_many(layer: ChangeLayer, changes: Sequence[LayerChange], standards: Standards) -> str:
-    """Return the reason if the command deleted too many files."""
+def _deleted(layer: ChangeLayer, changes: Sequence[LayerChange], standards: Standards) -> int:
+    """Return the number of files that the command deleted, at most one more than the limit; 0 without a limit."""
     most, count = standards.most_deleted, 0
     with safe_open.opened_root(layer.workspace) as top:
         for change in changes if most else ():
@@ -364,9 +377,8 @@ def _too_many(layer: ChangeLayer, changes: Sequence[LayerChange], standards: Sta
             except OSError:
                 continue  # removed meanwhile, or closed to this user
             if count > most:
-                # THREAT T309: one wrong path must not empty a workspace.
-                return f"the command deleted more than {most:,} files (`sandbox.most_deleted`)"
-    return ""
+                break
+    return count
 
 
 def _removes(change: LayerChange, layer: ChangeLayer) -> bool:

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterable
 
 from policy.model.frozen import dataclass
-from runner.changes.file_state import Change, content_hash
+from runner.changes.file_state import Change, FileKind, content_hash
 from runner.changes.transaction.judge import HeldReason
 from runner.changes.transaction.transaction import NotApplied, Transferred
 from sandbox.backend import Violation
@@ -41,6 +41,7 @@ class RecordedTransaction:
         held: The first changes that were not applied: the path, the kind of reason (`conflict`, or one of HeldReason)
             and the reason in words.
         left: The number of all of these.
+        deleted: The number of deleted files; what tools can make again does not count.
         by: The name of what decided: `gate`, or the user.
         tried: How much the user kept of a try, `whole` or `part`; empty for other transactions.
     """
@@ -50,6 +51,7 @@ class RecordedTransaction:
     tree: str
     held: tuple[tuple[str, str, str], ...]
     left: int
+    deleted: int = 0
     by: str = "gate"
     tried: str = ""
 
@@ -58,6 +60,7 @@ def recorded(
     workspace: str, result: Transferred, changes: Iterable[Change], by: str = "gate", tried: str = ""
 ) -> RecordedTransaction:
     """Return the transaction for the record. `changes` are those with hashes; empty if none were stored."""
+    changes = tuple(changes)
     files = [
         RecordedFile(f"{each.root}/{each.path}", each.how, content_hash(each.before), content_hash(each.after))
         for each in changes
@@ -72,7 +75,11 @@ def recorded(
         line = "\0".join((file.path, file.how, file.before, file.after))
         tree.update(line.encode("utf-8", "surrogatepass") + b"\n")
     held = tuple((f"{workspace}/{each.path}", _reason(each), each.why) for each in result.left[:LISTED])
-    return RecordedTransaction(tuple(files[:LISTED]), len(files), tree.hexdigest(), held, len(result.left), by, tried)
+    gone = (each.before for each in changes if each.after is None)
+    deleted = max(result.deleted, sum(each is not None and each.kind != FileKind.FOLDER for each in gone))
+    return RecordedTransaction(
+        tuple(files[:LISTED]), len(files), tree.hexdigest(), held, len(result.left), deleted, by, tried
+    )
 
 
 def violations(workspace: str, left: Iterable[NotApplied]) -> tuple[Violation, ...]:

@@ -57,10 +57,12 @@ class Transferred:
     Attributes:
         applied: The changes that are in the workspace now.
         left: The changes that are not.
+        deleted: The number of deleted files, as far as they were counted (`Judged.deleted`).
     """
 
     applied: tuple[LayerChange, ...]
     left: tuple[NotApplied, ...]
+    deleted: int = 0
 
 
 class Transaction:
@@ -99,7 +101,7 @@ class Transaction:
         missing = {each.path for each in conflicts}
         applied = tuple(each for each in judged.applied if not _covered(each.path, missing))
         self.discard()
-        self.result = Transferred(applied, (*steps.held, *left))
+        self.result = Transferred(applied, (*steps.held, *left), judged.deleted)
         return self.result
 
     def prepare(self, judged: Judged) -> "PreparedSteps":

@@ -76,8 +76,11 @@ def conclude(
     later = [each for each in done.result.left if _is_later(each)]
     changed = recorder.changed
     if changed is None:  # they are not stored
+        how = {f"{each.root}/{each.path}": each.how for each in done.changes}
         changed = tuple(
-            (f"{workspace}/{each.path}", "deleted" if each.kind is None else "modified") for each in done.result.applied
+            (path, how.get(path, "deleted" if each.kind is None else "modified"))
+            for each in done.result.applied
+            for path in (f"{workspace}/{each.path}",)
         )
     return Concluded(
         changed,

@@ -93,7 +93,7 @@ class RecordedTransfer:
 
     Attributes:
         result: The changes that were applied, and the others.
-        changes: The changes with the hashes of the contents before and after; empty if they were not stored.
+        changes: The changes with the hashes of the contents before and after, at least as many as a record lists.
         step: The number of the step for undo; None if no stored file changed.
     """
 
@@ -309,11 +309,15 @@ class SnapshotRecorder:
 
     def _unrecorded(self, transaction: "Transaction", judged: "Judged") -> RecordedTransfer:
         """Apply the changes without storing them. Raise OSError, UndoError or ApplyError."""
+        from runner.changes.transaction.hashes import ChangeHashes  # most processes run no transaction
+
         with _locked_turns(self._folder, self._scope.workspace):
             self._later += complete_interrupted(self._folder)
-            result = transaction.apply(judged, transaction.prepare(judged))
+            steps = transaction.prepare(judged)
+            hashes = ChangeHashes(transaction.layer, judged.applied)
+            result = transaction.apply(judged, steps)
         self._speak()
-        return RecordedTransfer(result, ())
+        return RecordedTransfer(result, hashes.of(result))
 
     def _transferred(
         self, store: Store, transaction: "Transaction", judged: "Judged", permit: Permit, words: str, call: str
