@@ -277,6 +277,11 @@ def _transaction(done: Body) -> Iterator[str]:
     for file in files:
         yield f"  {text(file.get('how'))} {text(file.get('path'))}{_hashes(file) or ' (- to -)'}"
     yield from _more(done.get("count"), len(files), "files")
+    unkept = [mapping(item) for item in items(done.get("unapplied"))]
+    yield from [f"not kept: {integer(done.get('unkept')) or 0} files"] if unkept else []
+    for file in unkept:
+        yield f"  {text(file.get('how'))} {text(file.get('path'))}{_hashes(file) or ' (- to -)'}"
+    yield from _more(done.get("unkept"), len(unkept), "files")
     held = [mapping(item) for item in items(done.get("held"))]
     for each in held:
         yield f"not applied: {text(each.get('path'))} ({text(each.get('reason'))}: {text(each.get('why'))})"

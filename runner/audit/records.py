@@ -7,7 +7,7 @@ pass a token through. The digest of the terms covers these values nevertheless.
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from policy.model.agent_limit import AgentLimit
     from runner.audit.fact_recorder import FactRecorder
     from runner.audit.flow_fields import RecordedFlow
-    from runner.changes.transaction.report import RecordedTransaction
+    from runner.changes.transaction.report import RecordedFile, RecordedTransaction
 
 TEXT_KEPT = 16_384  # characters of one text
 LISTED = 200  # reasons, effects, violations of one record
@@ -569,14 +569,23 @@ def finished_body(
 def _transaction(done: "RecordedTransaction") -> dict[str, object]:
     return {
         "by": done.by,
-        "files": [{**_values(each), "path": bounded(each.path)} for each in done.applied[:LISTED]],
+        "files": _recorded_files(done.applied),
         "count": done.count,
         "tree": done.tree,
         "held": [{"path": bounded(path), "reason": kind, "why": bounded(why)} for path, kind, why in done.held],
         "left": done.left,
         "deleted": done.deleted,
         **({"tried": done.tried} if done.tried else {}),
+        **(
+            {"unapplied": _recorded_files(done.unapplied.files), "unkept": done.unapplied.count}
+            if done.unapplied.count
+            else {}
+        ),
     }
+
+
+def _recorded_files(files: "Sequence[RecordedFile]") -> list[dict[str, object]]:
+    return [{**_values(each), "path": bounded(each.path)} for each in files[:LISTED]]
 
 
 def bounded(text: str) -> object:

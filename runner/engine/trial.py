@@ -24,8 +24,10 @@ from runner.changes.review.layer_choice import ChoiceItem, choice_items, held_li
 from runner.changes.review.layer_patch import layer_patch
 from runner.changes.review.patch_parser import read
 from runner.changes.review.patch_view import diff_lines, stat_lines
+from runner.changes.transaction.hashes import unapplied
 from runner.changes.transaction.judge import Judged
-from runner.changes.transaction.transaction import Transaction, open_transaction
+from runner.changes.transaction.report import recorded
+from runner.changes.transaction.transaction import Transaction, Transferred, open_transaction
 from runner.changes.undo.conclude import judged_changes
 from runner.engine.authorize import Authorization, Evaluation
 from runner.engine.judge import place_of_try, with_try
@@ -155,18 +157,20 @@ class Trial(CommandTransaction):
     async def run(self, number: int) -> None:
         """Run the command, and read its changes. `number` is that of the record of the decision."""
         ctx, started, began = self._ctx, time.monotonic(), time.time()
-        outcome = Outcome(130, ended_by="cancelled")
+        outcome, made = Outcome(130, ended_by="cancelled"), None
         try:
-            outcome = await ctx.sandbox.run(self._permit, layer=self.layer)
+            outcome = self.ran = await ctx.sandbox.run(self._permit, layer=self.layer)
+            self._read(outcome)
+            rest = unapplied(self.layer, self._judged, Judged((), ()))
+            made = recorded(self.layer.workspace, Transferred((), ()), (), unapplied=rest)
         except ProblemError as error:
-            outcome = Outcome(1, problem=error.problem)
+            outcome = replace(self.ran or Outcome(1), problem=error.problem)
             raise
         finally:
             if not outcome.seconds:
                 outcome = replace(outcome, seconds=time.monotonic() - started)
-            ctx.audit.finished(number, outcome, Ran(began, changed=()), agent=ctx.agent, parent=ctx.parent)
-        self.ran = outcome
-        self._read(outcome)
+            ran = Ran(began, changed=(), transaction=made)
+            ctx.audit.finished(number, outcome, ran, agent=ctx.agent, parent=ctx.parent)
 
     def _read(self, outcome: Outcome) -> None:
         """Judge the changes, and describe them. Raise ProblemError or OSError."""

@@ -39,7 +39,7 @@ from runner.audit.records import (
     SessionInfo,
 )
 from runner.audit.verify import verify
-from runner.changes.transaction.report import RecordedFile, RecordedTransaction
+from runner.changes.transaction.report import RecordedFile, RecordedTransaction, Unapplied
 from runner.config import shipped
 from runner.secrets.redactor import Redactor
 from runner.secrets.secret import Secret
@@ -126,7 +126,13 @@ def everything(path: Path) -> None:
         hook = RecordedHook("PreToolUse", "config.toml:1", "deny", "no", 2)
         files = (RecordedFile("/w/a", "added", "", "00"),)
         done = RecordedTransaction(
-            files, 1, "00", (("/w/.envrc", "auto-run", "other programs run it"),), 1, tried="part"
+            files,
+            1,
+            "00",
+            (("/w/.envrc", "auto-run", "other programs run it"),),
+            1,
+            tried="part",
+            unapplied=Unapplied(files, 1),
         )
         ran = Ran(0.0, 3, (("/w/a", "added"),), hook=hook, answered="yes", client=answer.client, transaction=done)
         log.finished(2, outcome, ran)

@@ -2,6 +2,7 @@
 scripted; the gate, the record, the sandbox and the layers are real.
 """
 
+import hashlib
 import json
 import os
 import subprocess
@@ -110,6 +111,35 @@ def test_everything_is_kept_and_the_model_gets_the_output(
     assert "a try of which the user kept everything" in text
     assert "applied by user: " in text
     assert not any(json.loads(audit(monkeypatch, capsys, "replay", "--json"))["counts"].values())
+
+
+@pytest.mark.threat("T313")
+@pytest.mark.parametrize("answer", [No(), Kept(frozenset({2}))], ids=repr)
+def test_the_record_of_a_try_has_its_changes_and_that_of_the_answer_what_was_not_kept(
+    work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], answer: Answer
+) -> None:
+    tried(tmp_path, monkeypatch, TryingUser(Try(), answer))
+
+    def digest(text: str) -> str:
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    every = {
+        "a": ("modified", digest("one\n"), digest("two\n")),
+        "b": ("deleted", digest("b\n"), ""),
+        "d": ("added", "", ""),
+        "d/f": ("added", "", digest("x\n")),
+    }
+    found = [
+        {
+            each["path"].removeprefix(f"{work}/"): (each["how"], each["before"], each["after"])
+            for each in body["outcome"]["transaction"]["unapplied"]
+        }
+        for body in reversed(decisions(monkeypatch, capsys))
+        if body.get("outcome") and "transaction" in body["outcome"]
+    ]
+    assert found[0] == every
+    rest = [{name: row for name, row in every.items() if name != "b"}] if isinstance(answer, Kept) else []
+    assert found[1:] == rest
 
 
 @pytest.mark.parametrize(

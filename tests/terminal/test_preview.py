@@ -1,5 +1,6 @@
 """Tests of `agent exec --preview`: what it shows, what an answer keeps, and that nothing else is left."""
 
+import hashlib
 import json
 import os
 import subprocess
@@ -74,6 +75,71 @@ def test_without_a_user_there_is_a_patch_and_nothing_else(user: CliHarness) -> N
     assert files(user) == PLAIN
     subprocess.run(["git", "apply"], cwd=user.work, input=done.stdout, text=True, check=True)
     assert files(user) == DONE
+
+
+@pytest.mark.threat("T27")
+def test_contents_and_names_cannot_drive_a_terminal_and_a_program_gets_them_exactly(user: CliHarness) -> None:
+    name = "e\\033[2Jx"
+    (user.work / "make.sh").write_text(
+        f"printf '\\033]0;owned\\007\\r\\302\\233' > a; echo 1 > \"$(printf '{name}')\"\n"
+    )
+    words = ("exec", "--unattended", "--preview", "bash make.sh")
+    piped = subprocess.run(
+        [AGENT, *words], cwd=user.work, env=user.environ, stdin=subprocess.DEVNULL, capture_output=True, check=True
+    )
+    assert b"+\x1b]0;owned\x07\r\xc2\x9b" in piped.stdout
+    (user.work / "make.sh").unlink()
+    assert subprocess.run(["git", "apply"], cwd=user.work, input=piped.stdout, check=True).returncode == 0
+    assert (user.work / "a").read_bytes() == b"\x1b]0;owned\x07\r\xc2\x9b"
+    (user.work / "a").write_text(PLAIN["a"])
+    (user.work / "make.sh").write_text(
+        f"printf '\\033]0;owned\\007\\r\\302\\233' > a; echo 1 > \"$(printf '{name}')\"\n"
+    )
+    shown = Terminal([AGENT, *words], user.work, {**user.environ, "TERM": "xterm", "NO_COLOR": "1"})
+    try:
+        assert shown.end() == 0
+    finally:
+        shown.close()
+    assert "owned" in shown.seen
+    assert "deleted file" not in shown.seen
+    plain = shown.seen.replace("\r\n", "\n")
+    assert all(char.isprintable() or char == "\n" for char in plain), plain
+
+
+@pytest.mark.threat("T310")
+def test_the_record_has_what_was_not_kept(user: CliHarness) -> None:
+    def digest(text: str) -> str:
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def unapplied() -> dict[str, tuple[str, str, str]]:
+        record = transaction(user)
+        files = record["unapplied"]
+        assert isinstance(files, list)
+        assert record["unkept"] == len(files)
+        return {
+            each["path"].removeprefix(f"{user.work}/"): (each["how"], each["before"], each["after"]) for each in files
+        }
+
+    every = {
+        "a": ("modified", digest("one\n"), digest("one\nmore\n")),
+        "b": ("deleted", digest("two\n"), ""),
+        "n": ("added", "", ""),
+        "n/1": ("added", "", digest("1\n")),
+        "n/m": ("added", "", ""),
+        "n/m/2": ("added", "", digest("2\n")),
+    }
+    user.agent("exec", "--preview", SCRIPT)
+    assert unapplied() == every
+    assert transaction(user)["by"] == "gate", "there was no user"
+    answered(user, SCRIPT, "none")
+    assert unapplied() == every
+    assert transaction(user)["by"] == "user"
+    answered(user, SCRIPT, "1,2")
+    assert unapplied() == {name: row for name, row in every.items() if name.startswith("n")}
+    number = next(row["id"] for row in user.audit() if row["kind"] == "decided")
+    told = user.agent("audit", "show", "--text", str(number)).stdout
+    assert "not kept: 4 files" in told
+    assert f"added {user.work}/n/m/2 (- to {digest('2' + chr(10))[:16]})" in told
 
 
 @pytest.mark.threat("T310")

@@ -8,12 +8,20 @@ import stat
 from collections.abc import Iterator, Sequence
 
 from runner.changes.file_state import Change, Entry, entry_of
-from runner.changes.transaction.report import LISTED
+from runner.changes.transaction.judge import Judged
+from runner.changes.transaction.report import LISTED, NOTHING_UNAPPLIED, Unapplied, recorded_files
 from runner.changes.transaction.transaction import Transferred
 from sandbox.inside.regular_file import open_regular
 from sandbox.workspace.layer import ChangeLayer, LayerChange
 
 _MOST_BYTES = 64 << 20  # of all files that are read for one record
+
+
+def unapplied(layer: ChangeLayer, judged: Judged, chosen: Judged) -> Unapplied:
+    """Return the changes that could be applied and that the user did not choose. The layer still has them."""
+    paths = {each.path for each in chosen.applied}
+    rest = [each for each in judged.applied if each.path not in paths]
+    return Unapplied(recorded_files(ChangeHashes(layer, rest).every), len(rest)) if rest else NOTHING_UNAPPLIED
 
 
 class ChangeHashes:
@@ -25,6 +33,11 @@ class ChangeHashes:
     def __init__(self, layer: ChangeLayer, applied: Sequence[LayerChange]) -> None:
         self._left = _MOST_BYTES
         self._changes = tuple(itertools.islice(self._read(layer, applied), LISTED))
+
+    @property
+    def every(self) -> tuple[Change, ...]:
+        """Return all of these changes."""
+        return self._changes
 
     def of(self, result: Transferred) -> tuple[Change, ...]:
         """Return the changes that were applied."""

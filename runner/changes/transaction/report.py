@@ -31,6 +31,22 @@ class RecordedFile:
 
 
 @dataclass(frozen=True, slots=True)
+class Unapplied:
+    """The changes of a preview or of a try that the user did not keep, or has not kept yet.
+
+    Attributes:
+        files: The first of them.
+        count: The number of all of them.
+    """
+
+    files: tuple[RecordedFile, ...] = ()
+    count: int = 0
+
+
+NOTHING_UNAPPLIED = Unapplied()
+
+
+@dataclass(frozen=True, slots=True)
 class RecordedTransaction:
     """A transaction in the record.
 
@@ -44,6 +60,7 @@ class RecordedTransaction:
         deleted: The number of deleted files; what tools can make again does not count.
         by: The name of what decided: `gate`, or the user.
         tried: How much the user kept of a try, `whole` or `part`; empty for other transactions.
+        unapplied: The changes that the user did not keep, or has not kept yet.
     """
 
     applied: tuple[RecordedFile, ...]
@@ -54,17 +71,28 @@ class RecordedTransaction:
     deleted: int = 0
     by: str = "gate"
     tried: str = ""
+    unapplied: Unapplied = NOTHING_UNAPPLIED
+
+
+def recorded_files(changes: Iterable[Change]) -> tuple[RecordedFile, ...]:
+    """Return changes as the record lists them."""
+    return tuple(
+        RecordedFile(f"{each.root}/{each.path}", each.how, content_hash(each.before), content_hash(each.after))
+        for each in changes
+    )
 
 
 def recorded(
-    workspace: str, result: Transferred, changes: Iterable[Change], by: str = "gate", tried: str = ""
+    workspace: str,
+    result: Transferred,
+    changes: Iterable[Change],
+    by: str = "gate",
+    tried: str = "",
+    unapplied: Unapplied = NOTHING_UNAPPLIED,
 ) -> RecordedTransaction:
     """Return the transaction for the record. `changes` are those with hashes; empty if none were stored."""
     changes = tuple(changes)
-    files = [
-        RecordedFile(f"{each.root}/{each.path}", each.how, content_hash(each.before), content_hash(each.after))
-        for each in changes
-    ]
+    files = [*recorded_files(changes)]
     known = {each.path for each in files}
     for change in result.applied:  # what is not stored, such as packages of npm
         path = f"{workspace}/{change.path}"
@@ -78,7 +106,7 @@ def recorded(
     gone = (each.before for each in changes if each.after is None)
     deleted = max(result.deleted, sum(each is not None and each.kind != FileKind.FOLDER for each in gone))
     return RecordedTransaction(
-        tuple(files[:LISTED]), len(files), tree.hexdigest(), held, len(result.left), deleted, by, tried
+        tuple(files[:LISTED]), len(files), tree.hexdigest(), held, len(result.left), deleted, by, tried, unapplied
     )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from policy.model.frozen import dataclass
 from policy.model.verdict import Permit, Problem, ProblemError
 from runner.changes.transaction.judge import HeldReason, Judged, judge
-from runner.changes.transaction.report import RecordedTransaction, recorded, violations
+from runner.changes.transaction.report import NOTHING_UNAPPLIED, RecordedTransaction, recorded, violations
 from runner.changes.transaction.transaction import NotApplied, Transaction
 from runner.changes.undo.recorder import SnapshotRecorder
 from runner.flow.held_change import HeldChange
@@ -62,11 +62,16 @@ def conclude(
     workspace = permit.terms.workspace
     try:
         changes, judged = judged_changes(recorder, transaction, permit, trusted_later)
-        judged = choose(judged)
+        chosen = choose(judged)
         if not changes:
             transaction.discard()
             return Concluded()
-        done = recorder.transfer(transaction, judged, permit, words, call, required=False, keep=keep)
+        rest = NOTHING_UNAPPLIED
+        if chosen is not judged:
+            from runner.changes.transaction.hashes import unapplied  # few commands are tried
+
+            rest = unapplied(transaction.layer, judged, chosen)
+        done = recorder.transfer(transaction, chosen, permit, words, call, required=False, keep=keep)
     except (OSError, ProblemError) as error:
         failed = error if isinstance(error, ProblemError) else transaction.give_up(os_reason(error))
         transaction.discard()
@@ -86,7 +91,7 @@ def conclude(
         changed,
         tuple(_held_change(workspace, each) for each in later),
         violations(workspace, (each for each in done.result.left if not _is_later(each))),
-        recorded(workspace, done.result, done.changes, "user" if tried else "gate", tried),
+        recorded(workspace, done.result, done.changes, "user" if tried else "gate", tried, rest),
         done.step,
     )
 

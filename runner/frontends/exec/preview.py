@@ -23,6 +23,7 @@ from runner.changes.review.layer_patch import layer_patch
 from runner.changes.review.patch import Patch
 from runner.changes.review.patch_parser import read
 from runner.changes.review.patch_view import diff_lines, stat_lines
+from runner.changes.transaction.hashes import unapplied
 from runner.changes.transaction.judge import Judged
 from runner.changes.transaction.report import RecordedTransaction, recorded, violations
 from runner.changes.transaction.transaction import NotApplied, Transaction, Transferred, open_transaction
@@ -132,14 +133,15 @@ class _Preview:
         Raise Stopped if the changes cannot be read or applied.
         """
         permit, gate = self._verdict.permit, self._case.gate
-        workspace = permit.terms.workspace
+        workspace, who = permit.terms.workspace, "user" if self._asks else "gate"
         try:
             changes, judged = judged_changes(recorder, transaction, permit, None)
             secret = recorder.secret()
             chosen = self._choice(layer_patch(transaction.layer, changes, secret), judged, secret)
+            rest = unapplied(transaction.layer, judged, chosen)
             if not chosen.applied:
                 left = tuple(NotApplied(each.change.path, each.why, held=each) for each in judged.held)
-                return recorded(workspace, Transferred((), left), (), "user"), bool(judged.held)
+                return recorded(workspace, Transferred((), left), (), who, "", rest), bool(judged.held)
             words = action_words(permit.action, gate.cwd)
             done = recorder.transfer(transaction, chosen, permit, words, "", required=False)
         except ProblemError as error:
@@ -151,7 +153,7 @@ class _Preview:
         )
         for each in violations(workspace, done.result.left):
             say(f"  {visible(each.what, lines=False)}; {visible(each.fix, lines=False)}")
-        return recorded(workspace, done.result, done.changes, "user"), bool(judged.held)
+        return recorded(workspace, done.result, done.changes, who, "", rest), bool(judged.held)
 
     def _choice(self, patch: Patch, judged: Judged, secret: Callable[[str], bool]) -> Judged:
         """Show the changes, and return those that the user keeps; none where no user is asked. `secret` returns True
@@ -162,7 +164,10 @@ class _Preview:
             return Judged((), judged.held)
         if not self._asks:
             sys.stdout.flush()
-            sys.stdout.buffer.write(patch.text)
+            # THREAT T27: contents that a command wrote must not drive the terminal. A program gets the exact bytes.
+            exact = not os.isatty(1)
+            text = patch.text if exact else visible(patch.text.decode("utf-8", "surrogateescape")).encode()
+            sys.stdout.buffer.write(text)
             sys.stdout.flush()
             for line in (*patch.notes, *map(held_line, judged.held)):
                 say(line)
