@@ -365,14 +365,14 @@ class Linux:
         if helper.layers is not None and not helper.layers.fits():
             return False
         helper.wake()  # the helper wakes up while the runner scans
-        return self._survey(terms) == helper.scan
+        return self._survey(terms, layered=helper.layers is not None) == helper.scan
 
     def _covers(self, helper: HelperHandle, terms: Terms) -> bool:
         """Return True if no file that must be protected was moved while `helper` made its mounts. T3 makes none."""
-        return self.name == "T3" or not helper.scan.lacks(self._survey(terms))
+        return self.name == "T3" or not helper.scan.lacks(self._survey(terms, layered=helper.layers is not None))
 
-    def _survey(self, terms: Terms) -> Scan:
-        return survey(terms, self.scratch.path if self.scratch else "", self.cache)
+    def _survey(self, terms: Terms, *, layered: bool = False) -> Scan:
+        return survey(terms, self.scratch.path if self.scratch else "", self.cache, layered=layered)
 
     def _launch(self, terms: Terms, layer: ChangeLayer | None = None, folder: str = "") -> HelperHandle:
         """Return the prelaunched helper if it fits these terms and this layer; else launch a new one.

@@ -115,7 +115,7 @@ def planned(
     """
     plan_builder.refuse_impossible(terms, Scan(), plan_builder.kind)  # first, so that `/` is never scanned
     try:
-        protected = survey(terms, scratch.path, cache)
+        protected = survey(terms, scratch.path, cache, layered=layers is not None)
     except OSError as error:
         # Another process replaced files by links during the scan.
         raise SandboxUnavailable.of(
@@ -200,19 +200,21 @@ def started(
     return Launch(process, control, group, protected, decoys)
 
 
-def survey(terms: Terms, scratch: str, cache: Path | None = None) -> Scan:
+def survey(terms: Terms, scratch: str, cache: Path | None = None, *, layered: bool = False) -> Scan:
     """Scan the workspace and the granted folders of `terms`, and return the files to mask, make read-only or pin.
 
-    The content of the session's `scratch` folder belongs to commands and is not scanned.
+    The content of the session's `scratch` folder belongs to commands and is not scanned. `layered`: True for a command
+    on a layer, which changes no other name of a file (overlayfs copies the file first).
     """
     global _latest
     if terms.rights is Rights.ISOLATED:
         return Scan()  # only files of this program and of the system are visible
     began = time.monotonic()
     trees = known_trees(cache)
-    # Hard links of a file to other places matter only if the file may be written.
     work = terms.rights is Rights.WORKSPACE_WRITE
-    protected = scan(terms.workspace, terms.hidden, terms.shown, terms.locked, trees, count=work)
+    # Hard links of a file to other places matter only if the file itself may be written.
+    count = work and not layered
+    protected = scan(terms.workspace, terms.hidden, terms.shown, terms.locked, trees, count=count)
     names = plain_names(terms.hidden)
     for path in (*terms.read, *terms.write) if terms.unix else ():
         if os.path.exists(path) and stat.S_ISSOCK(os.stat(path).st_mode):
@@ -241,7 +243,7 @@ _latest: tuple[Terms, float, Scan] | None = None  # the last survey of this proc
 
 
 def recent_survey(terms: Terms, cache: Path | None, since: float) -> Scan:
-    """Return the survey for `terms` that the launch of a short command made, or a new one.
+    """Return the survey for `terms` that the launch of a short command on a layer made, or a new one.
 
     SAFETY: a survey that began before `since` (time.monotonic) or more than `_RECENT` seconds ago is not used: earlier
     commands, and other programs meanwhile, can have made files that need protection.
@@ -249,7 +251,7 @@ def recent_survey(terms: Terms, cache: Path | None, since: float) -> Scan:
     known = _latest
     if known is not None and known[1] >= max(since, time.monotonic() - _RECENT) and known[0] == terms:
         return known[2]
-    return survey(terms, "", cache)
+    return survey(terms, "", cache, layered=True)
 
 
 def _with_system_sockets(protected: Scan, terms: Terms) -> Scan:

@@ -13,6 +13,10 @@ the links of all files must be counted again.
 
 Targets of symbolic links are not part of a folder either. A result that depends only on the names in the folders is
 valid while `version` is the same.
+
+A process that asks again and again watches the folders from the `_OFTEN`th time on (`sandbox/workspace/tree_watch.py`).
+Then only the folders that the kernel reports are examined, so that a command costs what changed and not what exists.
+Without a watch, every folder is compared.
 """
 
 import contextlib
@@ -22,14 +26,19 @@ import os
 import stat
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterable
 from itertools import count
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from policy.model.digest import sha256_hex
 from policy.model.secret_names import sometimes
 from sandbox.workspace.git_settings import SHAPE, like_repository
+
+if TYPE_CHECKING:
+    from sandbox.workspace.tree_watch import TreeWatch
 
 MARGIN = 2_500_000_000  # nanoseconds: the coarsest clock of a local file system (FAT) ticks every two seconds
 SHORT_MARGIN = 100_000_000
@@ -39,6 +48,7 @@ FEW = 500  # files: counting the links of fewer takes no noticeable time
 PATIENCE, LONG_PATIENCE = 1.0, 60.0
 WORTH = 256  # folders: reading fewer takes less time than reading a cache file
 KEPT = 32  # cache files, and trees in memory; older ones are removed
+_OFTEN = 3  # the `renew` from which on a tree is watched; a process that runs one command needs fewer
 # statfs(2), linux/magic.h: ext2-4, XFS, Btrfs, tmpfs, ramfs, F2FS, ZFS, overlayfs, bcachefs
 _LOCAL = frozenset(
     (0xEF53, 0x58465342, 0x9123683E, 0x01021994, 0x858458F6, 0xF2F52010, 0x2FC12FC1, 0x794C7630, 0xCA451A4E)
@@ -75,10 +85,14 @@ class FolderTree:
         self.answers: dict[object, object] = {}  # results that were computed from this tree, by their inputs
         self.linked: tuple[str, ...] = ()  # the folders that contain files with several hard links
         self.sockets: tuple[str, ...] = ()  # the sockets below the top, outside of secret folders
-        self._believed = False  # True if no folder has to be read again while its stamp is unchanged
+        # True if no folder has to be read again while its stamp is unchanged, or, with a watch, if it has all folders.
+        self._believed = False
         self._single: tuple[str, ...] | None = None  # all files, if the tree has few and each has one hard link
-        self._local: dict[int, bool] = {}  # device -> is its file system one of `_LOCAL`
+        self._kinds: dict[int, int] = {}  # device -> the kind of its file system, see `_LOCAL`
         self._names: dict[str, list[str]] = {}  # the files of each folder, in a tree of few files
+        self._renewing = threading.Lock()  # the events of a watch are read once, by one thread
+        self._renewed = 0  # calls of `renew`
+        self._watch: TreeWatch | None = None
 
     def due(self) -> bool:
         """Return True if the links of all files must be counted again."""
@@ -87,16 +101,49 @@ class FolderTree:
 
     def renew(self, secret: Match, *, everything: bool) -> None:
         """Update `folders` from the disk. `everything`: count the links of all files as well."""
-        started, known, renewed, self.read = now(), self.folders, {}, 0
-        self.counted_now = everything
-        if self._unchanged(everything):
+        with self._renewing:
+            started, self.read = now(), 0
+            self.counted_now = everything
+            self._renewed += 1
+            certain = self._watching()
+            if not self._unchanged(everything, certain):
+                self._walk(secret, everything, certain)
             if everything:
                 self.counted = started
-            return
-        pending, status_of, changed = [self.top], os.lstat, False
+
+    def _watching(self) -> bool:
+        """Begin to watch the folders when it is time for that. Return True if the watch knows which ones changed."""
+        if self._watch is not None and not self._watch.open:  # this is a forked process
+            self._watch = None
+        if self._watch is not None:
+            return self._watch.renew()
+        if self._renewed == _OFTEN:
+            from sandbox.workspace.tree_watch import TreeWatch  # a process that runs one command needs none
+
+            with contextlib.suppress(OSError):  # then every folder is compared
+                self._watch = TreeWatch()
+        return False
+
+    def _walk(self, secret: Match, everything: bool, certain: bool) -> None:
+        """Examine the folders that may have changed: if `certain`, those that the watch reported, else all."""
+        known: dict[str, Folder] = self.folders
+        renewed: dict[str, Folder] = {}
+        pending, status_of, changed, watch, alone = [self.top], os.lstat, False, self._watch, 0
+        moved = {*watch.moved} if watch is not None else set[str]()
+        sure, doubted = watch.folders if watch is not None and certain and not everything else {}, {self.top, *moved}
+        if watch is not None:
+            doubted |= watch.changed
+        if not certain:
+            self._kinds.clear()  # another file system may have the number of one that was unmounted
         while pending:
             path = pending.pop()
             folder = before = known.get(path)
+            if folder is not None and path in sure and path not in doubted and self._watch is not None:
+                renewed[path] = folder
+                if folder[5]:
+                    pending += [f"{path}/{name}" for name in folder[5]]
+                continue
+            self._watch_folder(path)
             if folder is not None:
                 try:
                     status = status_of(path)
@@ -108,15 +155,23 @@ class FolderTree:
                     folder = None
                 elif everything and not self._counted(path, folder):
                     folder = None  # a file in it has more or fewer hard links now
+            read = folder is None
             if folder is None:
                 folder = self._read(path, secret)
                 if folder is None:
                     continue
                 self.read += 1
-                changed = changed or not folder[4] or folder != before
+            told = self._tells(path, folder)
+            alone += not told
+            if read:
+                changed = changed or not (folder[4] or told) or folder != before
             renewed[path] = folder
-            if folder[5]:
-                pending += [f"{path}/{name}" for name in folder[5]]
+            inner = [f"{path}/{name}" for name in folder[5]]
+            pending += inner
+            if path in moved or before is None or before[:2] != folder[:2]:
+                # What is known about the paths below it is about another folder.
+                moved.update(inner)
+                doubted.update(inner)
         if changed or len(renewed) != len(known):
             self.version = next(_versions)
             self.files = sum(folder[9] for folder in renewed.values())
@@ -128,22 +183,50 @@ class FolderTree:
         self.sockets = tuple(f"{path}/{name}" for path, folder in renewed.items() for name in folder[10])
         # A subfolder that was not found may exist at the next walk.
         whole = bool(renewed) and len(renewed) == 1 + sum(len(folder[5]) for folder in renewed.values())
-        self._believed = whole and all(folder[4] for folder in renewed.values())
         few = not self.linked and self._names.keys() == renewed.keys()
         self._single = tuple(f"{path}/{name}" for path in renewed for name in self._names[path]) if few else None
-        if everything:
-            self.counted = started
+        watch = self._watch
+        self._believed = whole and (not alone if watch is not None else all(folder[4] for folder in renewed.values()))
+        if watch is not None:
+            watch.settle(renewed)
 
-    def _unchanged(self, everything: bool) -> bool:
-        """Return True if a walk would find what the last one found; False if that is uncertain.
+    def _watch_folder(self, path: str) -> None:
+        """Watch a folder that is about to be examined. End all watches at a limit."""
+        if self._watch is not None:
+            try:
+                self._watch.add(path)
+            except OSError:
+                self._watch.close()
+                self._watch = None
 
-        Every command calls this, most of them twice, so it is one pass over the known folders.
+    def _tells(self, path: str, folder: Folder) -> bool:
+        """Return True if the watch will report the changes of an examined folder. Else end the watch of it."""
+        if (watch := self._watch) is None or path not in watch:
+            return False
+        from sandbox.workspace.tree_watch import REPORTING
+
+        if not folder[7] & CLOSED and self._kind(folder[0], path) in REPORTING:
+            return True
+        watch.remove(path)
+        return False
+
+    def _unchanged(self, everything: bool, certain: bool) -> bool:
+        """Return True if a walk would find what the last one found; False if that is uncertain. `certain` is as for
+        `_walk`.
+
+        Every command calls this, most of them twice, so it is one pass over the known folders, or only over the first
+        one if all are watched.
         """
         if not self._believed or (everything and self._single is None):
             return False
+        folders, watch = self.folders, self._watch
+        if watch is not None:
+            if not certain or watch.changed or watch.moved:
+                return False
+            folders = {self.top: folders[self.top]}
         status_of = os.lstat
         try:
-            for path, folder in self.folders.items():
+            for path, folder in folders.items():
                 status = status_of(path)
                 if (
                     status.st_ctime_ns != folder[3]
@@ -177,11 +260,15 @@ class FolderTree:
     def _apart(self, ctime: int, device: int, path: str, before: int) -> bool:
         if ctime >= before - (min(MARGIN, SHORT_MARGIN) if ctime % 10**9 else MARGIN):
             return False
-        if device not in self._local:
+        return self._kind(device, path) in _LOCAL
+
+    def _kind(self, device: int, path: str) -> int:
+        """Return the kind of the file system that has the folder or file at `path`; 0 if it is unknown."""
+        if device not in self._kinds:
             answer = ctypes.create_string_buffer(256)
             asked = ctypes.CDLL(None).statfs(os.fsencode(path), answer)
-            self._local[device] = asked == 0 and int.from_bytes(answer.raw[:8], sys.byteorder) in _LOCAL
-        return self._local[device]
+            self._kinds[device] = int.from_bytes(answer.raw[:8], sys.byteorder) if asked == 0 else 0
+        return self._kinds[device]
 
     def _counted(self, path: str, folder: Folder) -> bool:
         """Return True if the link counts of the files in an unchanged folder are unchanged too."""

@@ -1,27 +1,20 @@
 """The folders that are watched while a command runs, and the names that appear in them.
 
-Folders are watched by inotify(7), which only Linux has. Folders beyond its limits are compared at intervals.
+Folders are watched by inotify(7). Folders beyond its limits are compared at intervals.
 """
 
 import contextlib
-import ctypes
 import os
 import stat
-import struct
 import time
 from collections.abc import Iterator
 
 from sandbox.inside.safe_rmtree import closing
 from sandbox.workspace.folder_cache import FOLDER, FolderTrees
+from sandbox.workspace.inotify import CLOSE_WRITE, CREATE, EXCL_UNLINK, MOVED_TO, Inotify
+from sandbox.workspace.inotify import FOLDER as IS_FOLDER
 
-# SOURCE: inotify(7), linux/inotify.h
-_CREATE, _MOVED_TO, _CLOSE_WRITE = 0x100, 0x80, 0x8
-_OVERFLOW, _IGNORED, _FOLDER = 0x4000, 0x8000, 0x40000000
-_ONLYDIR, _DONT_FOLLOW, _EXCL_UNLINK = 0x1000000, 0x2000000, 0x4000000
-_WANTED = _CREATE | _MOVED_TO | _CLOSE_WRITE | _ONLYDIR | _DONT_FOLLOW | _EXCL_UNLINK
-_EVENT = struct.Struct("iIII")
-_CHUNK = 1 << 16  # bytes
-_LIMITS = frozenset((28, 12, 24, 23))  # ENOSPC, ENOMEM, EMFILE, ENFILE
+_WANTED = CREATE | MOVED_TO | CLOSE_WRITE | EXCL_UNLINK
 MOST = 4096  # folders that are watched: the outermost ones. Each needs about 1 KB of kernel memory
 MOST_POLLED = 16_384  # further folders, which are compared in each `poll`
 SLICE = 128  # folders that are added between two checks of the command
@@ -32,78 +25,6 @@ _FRESH = 100_000_000  # nanoseconds: a folder that changed more recently may cha
 _PACKAGES = frozenset(("node_modules", "bower_components", ".venv", "venv", "site-packages", ".tox", "__pycache__"))
 LACKS = "auto-run files are set aside only after the end of a command, not at once: {why}"
 SLOW = "auto-run files are set aside within about a second, not at once: {why}"
-
-_libc = ctypes.CDLL(None, use_errno=True)
-
-
-class Inotify:
-    """An inotify instance with watches on folders, without the folders below them. The caller closes the instance.
-
-    Attributes:
-        handle: The descriptor, readable when there is an event.
-        paths: The folder of each watch, by the number that the kernel gave it.
-    """
-
-    def __init__(self) -> None:
-        """Open a descriptor. Raises OSError without inotify, or if the user already has too many instances."""
-        start = getattr(_libc, "inotify_init1", None)
-        self.handle = start(os.O_NONBLOCK | os.O_CLOEXEC) if start is not None else -1
-        if self.handle < 0:
-            raise OSError(ctypes.get_errno(), "inotify")
-        self.paths: dict[int, str] = {}
-        self._numbers: dict[str, int] = {}
-
-    def __contains__(self, path: str) -> bool:
-        return path in self._numbers
-
-    def __len__(self) -> int:
-        return len(self.paths)
-
-    def add(self, path: str) -> bool:
-        """Watch a folder from now on, and return True; False if there is no such folder. Raises OSError if the user has
-        the maximum number of watches (ENOSPC, ENOMEM)."""
-        number = _libc.inotify_add_watch(self.handle, os.fsencode(path), _WANTED)
-        if number < 0:
-            error = ctypes.get_errno()
-            if error in _LIMITS:
-                raise OSError(error, "inotify")
-            return False
-        # The kernel identifies folders, not paths: a folder that was moved keeps its number.
-        if (before := self.paths.get(number)) != path:
-            if before is not None and self._numbers.get(before) == number:
-                del self._numbers[before]
-            self.paths[number] = path
-        self._numbers[path] = number
-        return True
-
-    def read(self) -> Iterator[tuple[str, str, bool, bool]]:
-        """Yield one buffer of events as (folder, name in it, is the name a folder, is it complete). A file is complete
-        when it was moved there or closed by its writer. An empty folder means that events were lost."""
-        try:
-            data = os.read(self.handle, _CHUNK)
-        except BlockingIOError:
-            return
-        at = 0
-        while at < len(data):
-            number, mask, _, length = _EVENT.unpack_from(data, at)
-            at += _EVENT.size + length
-            if mask & _OVERFLOW:
-                yield "", "", False, False
-                continue
-            path = self.paths.get(number)
-            if path is not None and mask & _IGNORED:
-                del self.paths[number]
-                if self._numbers.get(path) == number:
-                    del self._numbers[path]
-            elif path is not None and length:
-                name = os.fsdecode(data[at - length : at].rstrip(b"\0"))
-                yield path, name, bool(mask & _FOLDER), not mask & _CREATE
-
-    def close(self) -> None:
-        if self.handle >= 0:
-            os.close(self.handle)
-            self.handle = -1
-
 
 _idle: list[tuple[tuple[str, ...], Inotify]] = []  # instances of ended commands, with their top folders
 
@@ -150,7 +71,7 @@ class FolderWatch:
             self._inotify = idle[1]
             return True
         try:
-            self._inotify = Inotify()
+            self._inotify = Inotify(_WANTED)
         except OSError as error:
             self.lacks = SLOW.format(why=f"inotify cannot be used ({os.strerror(error.errno or 0).lower()})")
         return False
@@ -171,13 +92,19 @@ class FolderWatch:
                 _idle.pop(0)[1].close()
 
     def events(self) -> Iterator[tuple[str, str, bool, bool]]:
-        """Yield one buffer of events as `Inotify.read` does. New folders are left for `grow`."""
-        for folder, name, is_folder, complete in self._inotify.read() if self._inotify is not None else ():
+        """Yield one buffer of events as (folder, name in it, is the name a folder, is it complete). A file is complete
+        when it was moved there or closed by its writer. An empty folder means that events were lost. New folders are
+        left for `grow`.
+        """
+        for folder, name, mask in self._inotify.read() if self._inotify is not None else ():
+            is_folder = bool(mask & IS_FOLDER)
             if not folder:
                 self.lost = True
+            elif not name:
+                continue  # of the folder itself
             elif is_folder:
                 self._leave(f"{folder}/{name}")
-            yield folder, name, is_folder, complete
+            yield folder, name, is_folder, not mask & CREATE
 
     def grow(self) -> Iterator[tuple[str, str, bool]]:
         """Watch up to SLICE more folders. Yield each name in those that are new or changed, as (folder, name,

@@ -251,7 +251,9 @@ def test_only_the_survey_of_the_same_command_is_used_again(base: Path, monkeypat
     launch.survey(other, "")
     assert launch.recent_survey(terms, None, since) is not first, "another command has other rights"
     monkeypatch.setattr(launch, "_RECENT", 0.0)
-    assert launch.recent_survey(terms, None, since) is not launch.recent_survey(terms, None, since)
+    before = launch._latest
+    launch.recent_survey(terms, None, since)
+    assert launch._latest is not before, "the last survey is too old"
 
 
 @pytest.mark.threat("T309")

@@ -18,7 +18,7 @@ from sandbox.workspace import autorun_watch, folder_watch
 from sandbox.workspace.autorun import Watch
 from sandbox.workspace.autorun_watch import Live
 from sandbox.workspace.folder_cache import FolderTrees
-from sandbox.workspace.folder_watch import Inotify
+from sandbox.workspace.inotify import Inotify
 from sandbox.workspace.path_patterns import PatternIndex
 from sandbox.workspace.protected_paths import Scan, scan
 from tests.support.sandbox_bench import USERS, Bench, make
@@ -405,7 +405,7 @@ def test_no_command_goes_on_for_long_because_git_seems_to_write(tmp_path: Path, 
 def test_without_an_inotify_instance_all_folders_are_polled(tmp_path: Path, monkeypatch: Any, path: str) -> None:
     """Another command of the user can hold all instances (fs.inotify.max_user_instances)."""
 
-    def none() -> Inotify:
+    def none(events: int) -> Inotify:
         raise OSError(errno.EMFILE, "inotify")
 
     top = tmp_path / "w"

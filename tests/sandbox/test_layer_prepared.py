@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from sandbox.linux.backend import Linux
 from sandbox.linux.helper_handle import HelperHandle
 from sandbox.linux.helper_process import SpareHelper
 from sandbox.linux.launch import launched_ahead
+from sandbox.workspace import folder_cache
 from sandbox.workspace.layer import ChangeLayer, new_layer, read_layer
 from tests.sandbox.test_sandbox_many import SYSTEM, left_behind
 
@@ -139,6 +141,33 @@ def test_a_helper_that_was_launched_before_its_backend_runs_the_command(
         outcome, backend = run(main)
     assert (outcome.status, outcome.stdout) == (0, (Path(terms.workspace) / "file.txt").read_bytes())
     assert backend.launches == launches
+
+
+@pytest.mark.threat("T316")
+def test_another_name_of_a_file_outside_keeps_its_content(
+    terms: Terms, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The links are not counted again for a command on a layer: the kernel copies a file before it is changed."""
+    monkeypatch.setattr(folder_cache, "MARGIN", 50_000_000)  # nanoseconds
+    time.sleep(0.1)
+    file, outside = Path(terms.workspace) / "file.txt", tmp_path / "outside.txt"
+
+    async def main(backend: Counting) -> Outcome:
+        layer = new_layer(terms.workspace, str(tmp_path / "layers"))
+        backend.prepare(terms, str(tmp_path / "layers"))
+        while backend._preparing:
+            await asyncio.sleep(0.01)
+        os.link(file, outside)
+        script = "echo more >> file.txt; truncate -s 3 file.txt; chmod 600 file.txt"
+        outcome = await backend.run(Permit(RunScript(script, terms.workspace), terms, _MINT), layer=layer)
+        assert [change.path for change in read_layer(layer)] == ["file.txt"]
+        return outcome
+
+    mode = file.stat().st_mode
+    outcome, backend = run(main)
+    assert (outcome.status, backend.launches) == (0, 1)
+    assert (outside.read_text(), outside.stat().st_mode) == ("hello\n", mode)
+    assert outside.samefile(file)
 
 
 def test_a_command_waits_for_the_helper_that_is_being_prepared(terms: Terms, tmp_path: Path) -> None:
