@@ -72,7 +72,9 @@ env = {{ RINGFENCE_STATE_DIR = "{state}", XDG_CONFIG_HOME = "{config}" }}
 # fmt: off
 AGENTS: list[tuple[str, tuple[str, ...], tuple[str, ...], dict[str, str], str]] = [
     ("claude", ("mcp", "add", "ringfence", "--", *SERVE), ("-p", "go", "--allowedTools", "mcp__ringfence"),
-     {"ANTHROPIC_BASE_URL": "{url}", "ANTHROPIC_API_KEY": "sk-x", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "MCP_CONNECTION_NONBLOCKING": "false"},
+     {"ANTHROPIC_BASE_URL": "{url}", "ANTHROPIC_API_KEY": "sk-x", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "MCP_CONNECTION_NONBLOCKING": "false",
+      # On a busy machine the server starts later than the agent waits by default.
+      "MCP_TIMEOUT": "120000", "MCP_CONNECT_TIMEOUT_MS": "120000"},
      "mcp__ringfence__{tool}"),
     ("codex",  ("mcp", "add", "ringfence", "--", *SERVE), ("exec", "--skip-git-repo-check", "go"), {}, "mcp__ringfence/{tool}"),
     ("gemini", ("mcp", "add", "ringfence", *SERVE),       ("-p", "go", "--yolo", "-m", "gemini-2.5-flash"),

@@ -28,6 +28,11 @@ def window(user: HostedHarness, *words: str) -> Tmux:
     return Tmux(user.cli.base, user.cli.work, environ, AGENT, "attach", *words)
 
 
+def asked(window: Tmux, text: str) -> str:
+    """Wait for the question about a command with this text, after all other questions, and return the screen."""
+    return window.until_whole(lambda screen: ALLOW in screen.rpartition(text)[2] and text in screen)
+
+
 def later() -> None:
     """Wait until a question accepts keys."""
     time.sleep(1.0)
@@ -40,8 +45,7 @@ def test_two_terminals_see_one_session_and_one_of_them_answers(user: HostedHarne
     first, second = window(user, id[:6]), window(user)
     try:
         for each in (first, second):
-            each.until(ALLOW)
-            screen = each.until("Creates made")
+            screen = asked(each, "Creates made")
             assert "> begin" in screen
             assert "s  exactly `touch made`, in this session" in screen
         later()
@@ -53,8 +57,8 @@ def test_two_terminals_see_one_session_and_one_of_them_answers(user: HostedHarne
         assert (user.cli.work / "made").exists()
         first.type("and once more", "Enter")
         second.until("> and once more")
-        first.until(ALLOW)
-        second.until("Creates second")
+        for each in (first, second):
+            asked(each, "Creates second")
         later()
         first.type("not this file", "Enter")
         assert "declined: not this file" in second.until("Over.")
