@@ -87,6 +87,17 @@ def test_the_record_has_the_hashes_of_changes_that_are_not_stored_for_undo(work:
     assert (recorded["count"], recorded["deleted"]) == (8, 2)
 
 
+def test_a_path_that_the_system_takes_only_in_parts_is_applied_and_recorded(work: Path) -> None:
+    made = (
+        "import os\nfor _ in range(159):\n    os.mkdir('n' * 24)\n    os.chdir('n' * 24)\nopen('f', 'w').write('x')\n"
+    )
+    (work / "deep.py").write_text(made)
+    done = run(work, "python3 deep.py")
+    assert done.returncode == 0, done.stderr
+    assert transaction(work)["count"] == 160
+    assert sorted(os.listdir(work)) == ["deep.py", "n" * 24, "requirements.txt", "run.sh"]
+
+
 @pytest.mark.threat("T303")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_what_an_interrupted_command_changed_is_judged_and_applied(work: Path, number: signal.Signals) -> None:

@@ -6,9 +6,12 @@ import itertools
 import os
 import stat
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 
-from runner.changes.file_state import Change, Entry, entry_of
+from runner.changes import safe_open
+from runner.changes.file_state import Change, Entry, FileKind, entry_of
 from runner.changes.transaction.judge import Judged
+from runner.changes.transaction.plan import FolderCursor
 from runner.changes.transaction.report import LISTED, NOTHING_UNAPPLIED, Unapplied, recorded_files
 from runner.changes.transaction.transaction import Transferred
 from sandbox.inside.regular_file import open_regular
@@ -50,35 +53,51 @@ class ChangeHashes:
 
     def _read(self, layer: ChangeLayer, applied: Sequence[LayerChange]) -> Iterator[Change]:
         known = {each.path for each in applied}
-        for change in applied:
-            before = self._entry(f"{layer.workspace}/{change.path}")
-            after = self._entry(f"{layer.upper}/{change.path}") if change.kind is not None else None
-            yield Change(layer.workspace, change.path, before, after)
-            if change.kind is None or change.whole:
-                for path in _below(layer.workspace, change.path):
+        # A path of a layer can be longer than the system takes in one piece.
+        with closing(FolderCursor(layer.workspace)) as lower, closing(FolderCursor(layer.upper)) as upper:
+            for change in applied:
+                before = self._entry(lower, change.path)
+                after = self._entry(upper, change.path) if change.kind is not None else None
+                yield Change(layer.workspace, change.path, before, after)
+                if before is None or before.kind != FileKind.FOLDER or (change.kind is not None and not change.whole):
+                    continue
+                for path in _below(lower, change.path):
                     if path not in known:
-                        yield Change(layer.workspace, path, self._entry(f"{layer.workspace}/{path}"), None)
+                        yield Change(layer.workspace, path, self._entry(lower, path), None)
 
-    def _entry(self, path: str) -> Entry | None:
+    def _entry(self, cursor: FolderCursor, path: str) -> Entry | None:
         """Return the state of a file with the SHA-256 of its content; None if there is no file."""
         try:
-            status = os.lstat(path)
+            status = cursor.status(path)
+            above, name = cursor.above(path)
         except (FileNotFoundError, NotADirectoryError):
             return None
+        if status is None:
+            return None
         content = b""
-        if stat.S_ISLNK(status.st_mode):
-            content = os.fsencode(os.readlink(path))
-        elif stat.S_ISREG(status.st_mode) and status.st_size <= self._left:
-            self._left -= status.st_size
-            with contextlib.suppress(OSError, ValueError), open(open_regular(path, follow=False)[0], "rb") as file:
-                content = hashlib.file_digest(file, "sha256").digest()
+        with contextlib.suppress(OSError, ValueError):  # another program replaced it, or this user cannot read it
+            if stat.S_ISLNK(status.st_mode):
+                content = os.fsencode(os.readlink(name, dir_fd=above))
+            elif stat.S_ISREG(status.st_mode) and status.st_size <= self._left:
+                self._left -= status.st_size
+                with open(open_regular(name, follow=False, dir_fd=above)[0], "rb") as file:
+                    content = hashlib.file_digest(file, "sha256").digest()
         return entry_of(status, True, content)
 
 
-def _below(workspace: str, folder: str) -> Iterator[str]:
-    """Yield the paths below a folder that the command removed or replaced; nothing for a file or a link."""
-    if os.path.islink(f"{workspace}/{folder}"):
-        return
-    for above, folders, names in os.walk(f"{workspace}/{folder}"):
-        for name in (*folders, *names):
-            yield f"{above[len(workspace) + 1 :]}/{name}"
+def _below(cursor: FolderCursor, top: str) -> Iterator[str]:
+    """Yield the paths below a folder that the command removed or replaced."""
+    pending = [top]
+    while pending:
+        folder = pending.pop()
+        try:
+            handle = safe_open.open_folder(".", cursor.at(folder))
+            try:
+                with os.scandir(handle) as entries:
+                    found = sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries)
+            finally:
+                os.close(handle)
+        except OSError:
+            continue  # another program removed it, or this user cannot list it
+        pending += [f"{folder}/{name}" for name, inner in found if inner]
+        yield from (f"{folder}/{name}" for name, _ in found)
