@@ -239,8 +239,9 @@ class Linux:
         if healthy:
             layers.settle()
         # A program that runs one command need not wait for the end of its helper, which ends with the backend.
-        if alone and (layers.advance() or not layers.several):
+        if alone and (layers.leave() or not layers.several):
             self.pool.give_back(terms, helper, folder)
+            asyncio.get_running_loop().call_soon(layers.advance)  # the caller need not wait for the other process
             return
         if healthy:
             asyncio.get_running_loop().call_soon(self.pool.discard, terms, helper, folder)  # the caller need not wait

@@ -149,8 +149,7 @@ class HelperHandle:
         self.eager = False
         try:
             self.group.begin()
-            meanwhile = self.layers.put if self.layers is not None else None
-            ended = await exchange.run(request, stdin, wall, self.group.excess, meanwhile)
+            ended = await exchange.run(request, stdin, wall, self.group.excess)
             if ended is not None:
                 # The helper ends its command. If it does not answer in time, the helper itself is killed.
                 with contextlib.suppress(OSError):

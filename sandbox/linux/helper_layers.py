@@ -50,7 +50,7 @@ class HelperLayers:
         self._known: dict[str, Identity] = {}
         self._first = self._children = -1  # process 1 (pidfd_open(2)), and the list of its children
         self._switch: socket.socket | None = None
-        self._switching = False
+        self._switching = self._due = False  # a switch is needed, and was not requested yet
         self._place: tuple[str, str] | None = None
         for layer in self.layers:
             prepare(layer)
@@ -98,30 +98,23 @@ class HelperLayers:
                 raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), layer.upper)
             self._place = own.upper, layer.upper
 
-    def put(self) -> None:
-        """Move the upper folder of the command to its place, while the command runs. `settle` does it if this fails.
-
-        An overlay holds its folders by inode, so their names do not matter to it. The work folder, which only the
-        kernel uses, stays where it is until `close`.
-        """
-        if self._place is not None:
-            # A busy file system takes longer for it than for the start of a command. The command may change the mode
-            # of the folder at the same time, and the owner needs the right to write to a folder that moves (rename(2)).
-            with contextlib.suppress(OSError):
-                os.rename(*self._place)
-                self._place = None
-
     def settle(self) -> None:
-        """Move the upper folder to its place unless `put` did. No process uses it any more. Calling this again has no
-        effect. After a failure there is no folder at its place, so that nothing takes the layer for an empty one.
+        """Move the upper folder of the command to its place, unless nothing is in it. No process uses it any more.
+        Calling this again has no effect. After a failure there is no folder at its place, so that nothing takes the
+        layer for an empty one.
+
+        The work folder, which only the kernel uses, stays where it is until `close`.
         """
         if self._place is None:
             return
         (own, place), self._place = self._place, None
         try:
             mode = stat.S_IMODE(os.stat(own).st_mode)
-            os.chmod(own, mode | 0o700)
-            os.rename(own, place)
+            if mode & 0o700 != 0o700:  # the owner needs these rights to list and to move a folder (rename(2))
+                os.chmod(own, mode | 0o700)
+            # Many commands change nothing, and a busy file system takes longer for a rename than for their start.
+            if os.listdir(own):
+                os.rename(own, place)
             os.chmod(place, mode)
         except OSError:
             with contextlib.suppress(OSError):
@@ -138,18 +131,23 @@ class HelperLayers:
         except OSError:
             return False
 
-    def advance(self) -> bool:
-        """Begin to attach the next overlay, after `alone`. Return False if there is none."""
-        if self._switch is None or not self.layers:
-            return False
-        try:
-            self._switching = self._switch.send(NEXT) == len(NEXT)
-        except OSError:
-            return False
+    def leave(self) -> bool:
+        """Give up the overlay of a command, after `alone`. Return False if there is none for another command."""
+        self._switching = self._due = self._switch is not None and bool(self.layers)
         return self._switching
 
+    def advance(self) -> None:
+        """Begin to attach the next overlay, after `leave`, unless that has begun. `fits` waits for it, and begins it if
+        this was not called.
+        """
+        if self._switch is not None and self._due:
+            self._due = False
+            with contextlib.suppress(OSError):  # the process that switches has ended, as `_switched` finds
+                self._switch.send(NEXT)
+
     def _switched(self) -> bool:
-        assert self._switch is not None  # it was sent a request
+        assert self._switch is not None  # `leave` checked it
+        self.advance()
         try:
             self._switching = self._switch.recv(len(DONE)) != DONE
         except OSError:
@@ -243,13 +241,11 @@ def _identity(path: str) -> Identity:
 
 def _access(path: str) -> Identity:
     """Return the access lists of a folder, which its layer has as well."""
-    found = []
-    for name in _ACCESS:
-        try:
-            found.append(os.getxattr(path, name))
-        except OSError:
-            found.append(b"")
-    return tuple(found)
+    try:
+        names = os.listxattr(path)
+        return tuple(os.getxattr(path, name) if name in names else b"" for name in _ACCESS)
+    except OSError:
+        return ()  # a file system without extended attributes
 
 
 def _children_of(first: int) -> int:

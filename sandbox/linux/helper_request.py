@@ -78,14 +78,12 @@ class HelperRequest(OutputBuffer):
         stdin: bytes | int | None,
         wall: float,
         excess: Callable[[], str | None],
-        meanwhile: Callable[[], None] | None = None,
     ) -> str | None:
         """Run the request, and return the limit that must end it, or None if the answer is complete.
 
         `stdin` is the whole standard input, or a descriptor whose data is copied as it arrives.
         The limit is `wall` (seconds), `output`, `watch` for the alarm, or the result of `excess`, which is called at
-        intervals. `meanwhile` is called once after the request was sent. If the helper is gone, `line` is empty. Raises
-        CancelledError, OSError from the listener, and the exceptions of `meanwhile`.
+        intervals. If the helper is gone, `line` is empty. Raises CancelledError, and OSError from the listener.
         """
         given = stdin is not None and stdin != b""
         ends = [os.pipe2(os.O_CLOEXEC) for _ in range(3 if given else 2)]
@@ -114,8 +112,6 @@ class HelperRequest(OutputBuffer):
             elif stdin:
                 feeding = asyncio.create_task(_feed(ends[0][1], stdin))  # closes the pipe at its end
             started = time.monotonic()
-            if meanwhile is not None:
-                meanwhile()
             if feeding is None:  # else the command waits for input that only the event loop can send
                 self._wait_here(started, min(_AT_ONCE, wall))
             if self._alarm is not None and not self.finished:

@@ -220,18 +220,32 @@ def test_commands_on_layers_run_side_by_side(terms: Terms, tmp_path: Path) -> No
 
 @pytest.mark.threat("T300")
 @pytest.mark.parametrize("ends", [True, False], ids=["by itself", "at a limit"])
-def test_changes_are_kept_if_the_folder_can_only_be_moved_after_the_command(
-    terms: Terms, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: bool
+@pytest.mark.parametrize(
+    ("script", "changed", "moves"),
+    [
+        ("echo > made; chmod 500 .", {".", "made"}, 1),
+        ("echo > made; rm made", set[str](), 0),
+        ("rm file.txt", {"file.txt"}, 1),
+        ("chmod 500 .", {"."}, 0),
+        ("true", set[str](), 0),
+    ],
+)
+def test_the_folder_of_a_command_is_moved_once_and_only_with_changes_in_it(
+    terms: Terms,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    ends: bool,
+    script: str,
+    changed: set[str],
+    moves: int,
 ) -> None:
-    """A command may change the mode of its folder before the folder is at its place."""
-    moves: list[tuple[str, str]] = []
+    """A command may change the mode of its folder. Nothing is moved while it runs."""
+    moved: list[tuple[str, str]] = []
     rename = os.rename
 
-    def refuse_first(source: str, target: str, **folders: int) -> None:
+    def counting(source: str, target: str, **folders: int) -> None:
         if not folders:
-            moves.append((source, target))
-            if len(moves) == 1:
-                raise PermissionError(13, "Permission denied")
+            moved.append((source, target))
         rename(source, target, **folders)
 
     async def main(backend: Counting) -> Outcome:
@@ -239,14 +253,43 @@ def test_changes_are_kept_if_the_folder_can_only_be_moved_after_the_command(
         while backend._preparing:
             await asyncio.sleep(0.01)
         layer = new_layer(terms.workspace, str(tmp_path / "layers"))
-        monkeypatch.setattr(os, "rename", refuse_first)
+        monkeypatch.setattr(os, "rename", counting)
         now = terms if ends else replace(terms, limits=replace(terms.limits, wall=0.5))
-        script = "echo > made; chmod 500 ." + ("" if ends else "; sleep 9")
-        outcome = await backend.run(Permit(RunScript(script, terms.workspace), now, _MINT), layer=layer)
-        assert len(moves) == 2
-        assert {change.path for change in read_layer(layer)} == {".", "made"}
-        assert os.stat(layer.upper).st_mode & 0o777 == 0o500
+        words = script + ("" if ends else "; sleep 9")
+        outcome = await backend.run(Permit(RunScript(words, terms.workspace), now, _MINT), layer=layer)
+        assert len(moved) == moves
+        assert {change.path for change in read_layer(layer)} == changed
+        assert os.stat(layer.upper).st_mode & 0o777 == (0o500 if "." in changed else 0o755)
         return outcome
 
+    Path(terms.workspace).chmod(0o755)
     outcome, _ = run(main)
     assert (outcome.ended_by is None) == ends
+
+
+@pytest.mark.threat("T315")
+def test_the_next_layer_is_attached_after_the_answer(terms: Terms, tmp_path: Path) -> None:
+    """The caller of a command does not wait for the other process, and the next command does, even at once."""
+    folder, workspace = str(tmp_path / "layers"), Path(terms.workspace)
+
+    async def main(backend: Counting) -> Outcome:
+        backend.prepare(terms, folder)
+        while backend._preparing:
+            await asyncio.sleep(0.01)
+        (helper,) = backend.pool.all
+        assert helper.layers is not None
+        for number in range(4):
+            (workspace / "file.txt").write_text(f"{number}\n")
+            layer = new_layer(terms.workspace, folder)
+            permit = Permit(RunScript("cat file.txt; ls; echo > made", terms.workspace), terms, _MINT)
+            outcome = await backend.run(permit, layer=layer)
+            assert helper.layers._due, "the switch is not requested yet"
+            assert outcome.stdout == f"{number}\nfile.txt\n".encode(), "the layer of the last command is gone"
+            assert [change.path for change in read_layer(layer)] == ["made"]
+            if number % 2:
+                await asyncio.sleep(0)
+                assert not helper.layers._due
+        assert backend.launches == 1
+        return outcome
+
+    run(main)
