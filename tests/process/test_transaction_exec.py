@@ -123,6 +123,27 @@ def test_what_an_interrupted_command_changed_is_judged_and_applied(work: Path, n
     assert not list((work.parent / "h/.local/state/ringfence/transactions").glob("*/*"))
 
 
+@pytest.mark.threat("T304")
+def test_a_folder_that_becomes_a_link_meanwhile_is_a_conflict_of_what_is_in_it_alone(work: Path) -> None:
+    (work / "sub").mkdir()
+    (work / "sub/f").write_text("one\n")
+    outside = work.parent / "outside"
+    outside.mkdir()
+    (outside / "f").write_text("mine\n")
+    (work / "run.sh").write_text("echo two > sub/f; rm requirements.txt; echo x > new; echo begun; read -r line\n")
+    words = [AGENT, "exec", "--unattended", "--mode", "trust-project", "bash run.sh"]
+    environ = {"HOME": str(work.parent / "h"), "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
+    with subprocess.Popen(words, cwd=work, env=environ, stdin=-1, stdout=-1, stderr=-1) as job:
+        assert job.stdout is not None
+        assert job.stdout.readline() == b"begun\n"
+        (work / "sub").rename(work / "moved")
+        (work / "sub").symlink_to(outside)
+        _, told = job.communicate(b"\n", timeout=60)
+    assert b"/w/sub` was not applied" in told, told
+    assert sorted(os.listdir(work)) == ["moved", "new", "run.sh", "sub"]
+    assert ((outside / "f").read_text(), (work / "moved/f").read_text()) == ("mine\n", "one\n")
+
+
 def test_a_limit_loses_nothing_that_was_written(work: Path) -> None:
     done = run(work, "echo x > new; sleep 600", "--timeout", "1")
     assert done.returncode == 5, done.stderr

@@ -66,11 +66,11 @@ class ChangeHashes:
                         yield Change(layer.workspace, path, self._entry(lower, path), None)
 
     def _entry(self, cursor: FolderCursor, path: str) -> Entry | None:
-        """Return the state of a file with the SHA-256 of its content; None if there is no file."""
+        """Return the state of a file with the SHA-256 of its content; None if it does not exist or is out of reach."""
         try:
             status = cursor.status(path)
             above, name = cursor.above(path)
-        except (FileNotFoundError, NotADirectoryError):
+        except OSError:  # such as a folder that another program replaced by a link: a conflict, which is not applied
             return None
         if status is None:
             return None
