@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from policy.model.verdict import Problem, Terms
 from sandbox.backend import DIRECT, Backend, ContainerOptions, Enforcement, Level, NetworkOptions, SandboxUnavailable
 from sandbox.linux.backend import Linux
+from sandbox.linux.helper_request import PollWait
 from sandbox.linux.launch import PrelaunchedHelper
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ async def open_backend(
     lend: "InjectorFactory | None" = None,
     network: NetworkOptions = DIRECT,
     insisted: bool = False,
+    waits: PollWait | None = None,
 ) -> tuple[Backend, Enforcement]:
     """Return the best backend whose canary holds, and what it enforces. Raises SandboxUnavailable if no backend reaches
     `minimum` (FULL or PARTIAL).
@@ -56,6 +58,7 @@ async def open_backend(
         lend: Factory of the credential injector, if there are credentials.
         network: The way of the proxy to the network.
         insisted: True if the user requested `minimum` explicitly, so that no weaker backend is suggested.
+        waits: The waits of a program without an event loop; for the tiers of Linux only.
     """
     names = [name] if name is not None else here()
     first: SandboxUnavailable | None = None
@@ -73,7 +76,16 @@ async def open_backend(
 
             backend = Seatbelt(aside=aside, network=network)
         else:
-            backend = Linux(candidate, cache=cache, aside=aside, files=files, ahead=ahead, lend=lend, network=network)
+            backend = Linux(
+                candidate,
+                cache=cache,
+                aside=aside,
+                files=files,
+                ahead=ahead,
+                lend=lend,
+                network=network,
+                waits=waits,
+            )
         try:
             enforcement = await backend.probe(terms)
         except BaseException as error:  # a cancellation too must not leave the backend's folders and descriptors

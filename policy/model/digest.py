@@ -8,19 +8,15 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hashlib import blake2b as _blake2b
     from hashlib import sha256 as _sha256
 else:
     try:
-        from _blake2 import blake2b as _blake2b
-
+        from _sha2 import sha256 as _sha256  # since Python 3.12
+    except ImportError:
         try:
-            from _sha2 import sha256 as _sha256  # since Python 3.12
-        except ImportError:
             from _sha256 import sha256 as _sha256
-    except ImportError:  # this Python was built without its own functions
-        from hashlib import blake2b as _blake2b
-        from hashlib import sha256 as _sha256
+        except ImportError:  # this Python was built without its own functions
+            from hashlib import sha256 as _sha256
 
 _LONG = 1 << 16  # bytes
 
@@ -32,8 +28,3 @@ def sha256_hex(data: bytes) -> str:
     from hashlib import sha256
 
     return sha256(data).hexdigest()
-
-
-def blake2_hex(data: bytes) -> str:
-    """Return the BLAKE2b of `data` with 32 bytes as hexadecimal digits. SOURCE: RFC 7693."""
-    return _blake2b(data, digest_size=32).hexdigest()

@@ -1,11 +1,14 @@
 """The state of the machine when an action is judged. The runner gathers it; the policy engine only reads it."""
 
 from collections.abc import Callable, Iterable, Mapping
-from datetime import date
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from policy.model.assessment import Scope
 from policy.model.frozen import dataclass, field
+
+if TYPE_CHECKING:
+    from datetime import date
 
 USUAL = "origin"  # git-fetch(1): the default remote
 # Programs for which `Facts.registries` returns the host of a service that the user's settings name.
@@ -176,7 +179,7 @@ class Facts:
     which: Callable[[str], str | None]
     reading: tuple[tuple[str, str], ...] = ()
     beyond: str = ""
-    today: date | None = None
+    today: "date | None" = None
     repository: tuple[str, ...] = ()
     cache: str = ""
     caching: tuple[tuple[str, str], ...] = ()

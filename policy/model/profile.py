@@ -3,7 +3,6 @@
 Facts about commands are in `policy/commands`.
 """
 
-from datetime import date
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,8 @@ from policy.model.tier import Ruling, Tier
 from policy.model.verdict import Limits
 
 if TYPE_CHECKING:
+    from datetime import date
+
     from policy.model.command_pattern import CommandPattern
     from policy.model.credential import Credential
 
@@ -121,7 +122,7 @@ class PermissionRule:
     tier: tuple[Tier, ...] = ()
     source: tuple[Source, ...] = ()
     why: str = ""
-    until: date | None = None
+    until: "date | None" = None
     family: str = ""
     rights: tuple[str, ...] = ()
     shape: "CommandPattern | None" = None
@@ -130,7 +131,7 @@ class PermissionRule:
     only: tuple[str, ...] | None = None
     tries: bool = False
 
-    def expired(self, today: date | None) -> bool:
+    def expired(self, today: "date | None") -> bool:
         """Return True if the rule has expired. If the day is unknown, rules that allow are expired, and the others are
         not.
         """

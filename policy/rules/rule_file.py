@@ -14,8 +14,8 @@ from policy.model.verdict import Problem, ProblemError
 
 _HEADER = late(r'^\[(?:"([^"\]]+)"|([A-Za-z0-9_.+-]+)|\[example\])\]\s*(?:#.*)?$')
 _COMMENT = r"(?:\#[^\x00-\x08\x0a-\x1f\x7f]*+)?"
-_SIMPLE_HEADER = re.compile(rf'\[(?:[A-Za-z0-9_-]+|"[^"\\\x00-\x1f\x7f]+")\][ \t]*+{_COMMENT}(?:\n|\Z)')
-_LINE = re.compile(
+_SIMPLE_HEADER = late(rf'\[(?:[A-Za-z0-9_-]+|"[^"\\\x00-\x1f\x7f]+")\][ \t]*+{_COMMENT}(?:\n|\Z)')
+_LINE = late(
     rf"""[ \t]*+(?:
     ([A-Za-z0-9_-]++)[ \t]*+=[ \t]*+(?:
         "(?!"")([^"\\\x00-\x08\x0a-\x1f\x7f]*+)"|(true|false)|\"""\n?+([^"\\\x00-\x08\x0b-\x1f\x7f]*+)\"""

@@ -4,10 +4,10 @@ nearest key.
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import date, datetime
 from enum import Enum
 from itertools import chain
 from math import isfinite
+from typing import TYPE_CHECKING
 
 from policy.model.frozen import dataclass, field, replace
 from policy.model.glob import late
@@ -48,7 +48,12 @@ class ValueType(Enum):
 
 
 KeyPath = tuple[str, ...]
-Value = str | float | date | tuple[str, ...] | tuple[tuple[str, ...], ...]
+if TYPE_CHECKING:
+    from datetime import date
+
+    Value = str | float | date | tuple[str, ...] | tuple[tuple[str, ...], ...]
+else:
+    Value = object  # without the import of `datetime`, which few settings need
 
 
 class TomlError(ProblemError):
@@ -364,6 +369,8 @@ def value_of(raw: object, shape: ValueType) -> Value | None:
         case ValueType.SWITCH:
             return raw if isinstance(raw, bool) else None
         case ValueType.DATE:
+            from datetime import date, datetime
+
             return raw if isinstance(raw, date) and not isinstance(raw, datetime) else None
 
 

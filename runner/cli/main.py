@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 _READING = ("policy", "sessions", "audit")  # groups with commands that only read
 _QUICK = ("exec", "why", "guard", *_READING)
+_HELPERLESS = frozenset(("--background", "--help", "-h"))  # a helper of this process would end with it, or never run
+_TURN = 0.0005  # seconds until a thread that prepares something gets the interpreter (the default is 0.005)
 _GARBAGE = 50_000  # new objects before a collection: importing creates fewer, and none of them are garbage
 
 
@@ -96,29 +98,17 @@ def _dispatch(words: list[str], spare: "SpareHelper | None") -> int:
         words = _prefixed(words[2:])
     if words and words[0] in ("exec", "why"):
         gc.disable()  # garbage collection would take a tenth of the start-up time of a short command
-        from runner.frontends.exec.argv import parse_gate, wants_help
+        sys.setswitchinterval(_TURN)
+        if words[0] == "why" or spare is not None or not _HELPERLESS.isdisjoint(words):
+            code = _judge(words, spare)
+        else:
+            from sandbox.linux.helper_process import SpareHelper
 
-        if not wants_help(words[1:]):  # typer, which is slow to import, is used for help and completion only
-            args = parse_gate(words[0], words[1:])
-            if words[0] == "exec" and args.background:
-                from runner.frontends.exec.command import run_exec
-
-                return run_exec(args, None)  # a helper of this process would end with it
-            if words[0] == "exec" and spare is not None:
-                from runner.frontends.exec.command import run_exec
-
-                return run_exec(args, spare)
-            if words[0] == "exec":
-                from sandbox.linux.helper_process import SpareHelper
-
-                # The interpreter of the helper starts on another core while this program is being imported.
-                with SpareHelper() as spare:
-                    from runner.frontends.exec.command import run_exec
-
-                    return run_exec(args, spare)
-            from runner.frontends.exec.why import run_why
-
-            return run_why(args)
+            # First: the interpreter of the helper starts on another core while this program is being imported.
+            with SpareHelper() as own:
+                code = _judge(words, own)
+        if code is not None:
+            return code
     if words == ["serve"]:  # without typer, whose memory a resident process would keep
         from runner.frontends.resident.start import run
 
@@ -175,6 +165,29 @@ def _dispatch(words: list[str], spare: "SpareHelper | None") -> int:
     from runner.cli.app import run_app
 
     return _until_chosen(lambda: run_app(words))
+
+
+def _judge(words: list[str], spare: "SpareHelper | None") -> int | None:
+    """Run `exec` or `why`. Return the exit code, or None if help is wanted."""
+    from runner.frontends.exec.argv import parse_gate, wants_help
+
+    if wants_help(words[1:]):  # typer, which is slow to import, is used for help and completion only
+        return None
+    args = parse_gate(words[0], words[1:])
+    if words[0] == "why":
+        from runner.frontends.exec.why import run_why
+
+        return run_why(args)
+    if spare is None and not args.background:  # a word of the command looked like one of `_HELPERLESS`
+        from sandbox.linux.helper_process import SpareHelper
+
+        with SpareHelper() as own:
+            from runner.frontends.exec.command import run_exec
+
+            return run_exec(args, own)
+    from runner.frontends.exec.command import run_exec
+
+    return run_exec(args, None if args.background else spare)
 
 
 def _warm(words: list[str]) -> int | None:

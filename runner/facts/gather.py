@@ -3,10 +3,10 @@
 import os
 import stat
 from collections.abc import Callable, Mapping
-from datetime import date
 from functools import cache, partial
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from policy.model.assessment import Scope
 from policy.model.facts import SERVICE_CLIENTS, Facts, GitSource, Kind, PathFact, Remotes, ShellText
@@ -21,6 +21,9 @@ from runner.state import paths
 from runner.state.workspace import linked_repository, workspace_of, writable_repository
 from sandbox.workspace import tool_cache
 from sandbox.workspace.secret_files import login_at
+
+if TYPE_CHECKING:
+    from datetime import date
 
 _USUAL_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _MOST_NAMES = 5000  # of a folder; more names would take too long
@@ -65,7 +68,7 @@ def gather(cwd: str, environ: Mapping[str, str], profile: Profile) -> Facts:
         which=cache(partial(_which, path=path)),
         reading=reading(git),
         beyond=git.beyond,
-        today=date.today() if any(rule.until for rule in profile.permissions) else None,
+        today=_today() if any(rule.until for rule in profile.permissions) else None,
         names=_names,
         login=login_at,
         keeps_folder=_keeps_folder,
@@ -78,6 +81,12 @@ def gather(cwd: str, environ: Mapping[str, str], profile: Profile) -> Facts:
         caching=keeps,
         fetching=fetches,
     )
+
+
+def _today() -> "date":
+    from datetime import date  # few rules have an end
+
+    return date.today()
 
 
 def unfit_folder(cwd: str, environ: Mapping[str, str], profile: Profile) -> Floor | None:

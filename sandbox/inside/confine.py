@@ -297,7 +297,8 @@ class _Mounts:
             done = dict(put)
             for index in self._over:
                 if place < 0:
-                    self._make_place(index, trees, stage, done)
+                    if self._ours(self._steps[index][2], done):
+                        self._make_place(index, trees, stage)
                     place = self._open(workspace, root)
                 self._attach(index, trees, stage, root, done)
             whole = self._open(workspace, root)
@@ -330,7 +331,8 @@ class _Mounts:
             tree = syscalls.clone_tree(empty, _GUARDED | syscalls.ATTR_RDONLY)
             syscalls.attach_tree(tree, root, target, links=links, covered=None if over else covered)
         else:
-            self._make_place(index, trees, stage, put)
+            if ours:
+                self._make_place(index, trees, stage)
             if kind == "tmpfs":
                 size = int(source) if source else plan.tmpfs
                 trees[index] = syscalls.fresh_tmpfs("1777" if target == "/dev/shm" else "0700", size)
@@ -351,12 +353,11 @@ class _Mounts:
         """Return True if `target` lies in a new, private file system."""
         return put.get(mount_check.nearest(target, put)) not in ("ro", "rw", "layer", "part")
 
-    def _make_place(self, index: int, trees: dict[int, int], stage: str, put: dict[str, str]) -> None:
-        """Create the mount point of a step in a new, private file system, unless it exists."""
+    def _make_place(self, index: int, trees: dict[int, int], stage: str) -> None:
+        """Create the mount point of a step, which lies in a new, private file system, unless it exists."""
         kind, _, target = self._steps[index]
-        if self._ours(target, put):
-            folder = kind not in ("ro", "rw") or stat.S_ISDIR(os.fstat(trees[index]).st_mode)
-            _make_place(stage + target, folder=folder)
+        folder = kind not in ("ro", "rw") or stat.S_ISDIR(os.fstat(trees[index]).st_mode)
+        _make_place(stage + target, folder=folder)
 
 
 def layered(plan: Plan) -> str:
@@ -384,13 +385,16 @@ def _set_attributes(path: str, attributes: int) -> None:
 
 def _make_place(place: str, *, folder: bool) -> None:
     """Create a mount point if it does not exist."""
-    if os.path.lexists(place):
+    try:
+        if folder:
+            os.mkdir(place)
+        else:
+            os.close(os.open(place, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o444))
+    except FileExistsError:
         return
-    if folder:
-        os.makedirs(place, exist_ok=True)
-        return
-    os.makedirs(os.path.dirname(place), exist_ok=True)
-    os.close(os.open(place, os.O_CREAT | os.O_WRONLY, 0o444))
+    except FileNotFoundError:  # true for few places
+        os.makedirs(os.path.dirname(place))
+        _make_place(place, folder=folder)
 
 
 def _fill_dev(stage: str) -> None:

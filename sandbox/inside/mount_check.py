@@ -62,7 +62,7 @@ def check(expected: tuple[ExpectedMount, ...], real: tuple[str, ...]) -> None:
 def nearest(path: str, put: Mapping[str, object]) -> str:
     """Return the innermost folder in `put` that contains `path`; "/" if there is none."""
     while path != "/":
-        path = os.path.dirname(path)
+        path = path.rpartition("/")[0] or "/"
         if path in put:
             return path
     return "/"

@@ -85,13 +85,19 @@ def _hoist(inner: int, top: int, token: str, number: int) -> int:
     return number
 
 
-@contextlib.contextmanager
-def closing(handle: int) -> Iterator[int]:
-    """Close the descriptor `handle` at the end of the statement."""
-    try:
-        yield handle
-    finally:
-        os.close(handle)
+class closing:
+    """The context of a descriptor, which is closed at the end of the statement."""
+
+    __slots__ = ("_handle",)
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+
+    def __enter__(self) -> int:
+        return self._handle
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._handle)
 
 
 @contextlib.contextmanager

@@ -12,6 +12,10 @@ import struct
 
 from sandbox.inside.safe_rmtree import closing
 
+TYPE_CHECKING = False  # a helper starts faster without the modules that only annotations need
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
 _libc.mount.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_ulong, ctypes.c_char_p]
@@ -66,6 +70,21 @@ def _syscall(step: str, number: int, *args: object) -> int:
     return _checked(step, int(_libc.syscall(ctypes.c_long(number), *words)))
 
 
+def _typed(*kinds: "type[ctypes.c_long] | type[ctypes.c_char_p]") -> "Callable[..., int]":
+    """Return syscall(2) for arguments of these types of ctypes, for the calls that a helper makes for each mount: it
+    converts them in a third of the time of `_syscall`.
+    """
+    function = _libc["syscall"]
+    function.restype, function.argtypes = ctypes.c_long, [ctypes.c_long, *kinds]
+    return function
+
+
+_openat2 = _typed(ctypes.c_long, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_long)
+_open_tree = _typed(ctypes.c_long, ctypes.c_char_p, ctypes.c_long)
+_set_attributes = _typed(ctypes.c_long, ctypes.c_char_p, ctypes.c_long, ctypes.c_char_p, ctypes.c_long)
+_move_mount = _typed(ctypes.c_long, ctypes.c_char_p, ctypes.c_long, ctypes.c_char_p, ctypes.c_long)
+
+
 def _number(name: str) -> int:
     machine = os.uname().machine
     if machine not in NUMBERS:
@@ -75,7 +94,7 @@ def _number(name: str) -> int:
 
 def within(path: str, roots: tuple[str, ...]) -> bool:
     """Return True if `path` is one of `roots` or lies below one."""
-    return any(path == root or path.startswith(root.rstrip("/") + "/") for root in roots)
+    return path in roots or path.startswith(tuple([root.rstrip("/") + "/" for root in roots]))
 
 
 def is_admin() -> bool:
@@ -127,7 +146,7 @@ def open_path(path: str, resolve: int, root: int = AT_FDCWD) -> int:
     down.
     """
     how = struct.pack("QQQ", os.O_PATH | os.O_CLOEXEC, 0, resolve)
-    return _syscall(f"open {path}", OPENAT2, root, os.fsencode(path), how, len(how))
+    return _checked(f"open {path}", _openat2(OPENAT2, root, os.fsencode(path), how, len(how)))
 
 
 def clone_tree(path: str, attributes: int, *, links: bool = True, root: int = AT_FDCWD) -> int:
@@ -139,7 +158,7 @@ def clone_tree(path: str, attributes: int, *, links: bool = True, root: int = AT
     inside = 0 if root == AT_FDCWD else RESOLVE_IN_ROOT
     with closing(open_path(path, inside | (0 if links else RESOLVE_NO_SYMLINKS), root)) as place:
         flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE | AT_EMPTY_PATH
-        tree = _syscall(f"open {path}", OPEN_TREE, place, b"", flags)
+        tree = _checked(f"open {path}", _open_tree(OPEN_TREE, place, b"", flags))
     if attributes:
         set_attributes(tree, attributes, recursive=True)
     return tree
@@ -181,7 +200,7 @@ def _fresh(kind: str, settings: dict[str, str], flags: tuple[str, ...] = ()) -> 
 def set_attributes(tree: int, attributes: int, *, recursive: bool) -> None:
     value = struct.pack("QQQQ", attributes, 0, 0, 0)
     flags = AT_EMPTY_PATH | (AT_RECURSIVE if recursive else 0)
-    _syscall("set mount attributes", MOUNT_SETATTR, tree, b"", flags, value, len(value))
+    _checked("set mount attributes", _set_attributes(MOUNT_SETATTR, tree, b"", flags, value, len(value)))
 
 
 def attach_tree(tree: int, root: int, path: str, *, links: bool = True, covered: int | None = None) -> None:
@@ -198,7 +217,7 @@ def attach_tree(tree: int, root: int, path: str, *, links: bool = True, covered:
 def attach_at(tree: int, place: int, path: str) -> None:
     """Mount `tree` on the open file `place`, which an error calls `path`."""
     flags = MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH
-    _syscall(f"attach {path}", MOVE_MOUNT, tree, b"", place, b"", flags)
+    _checked(f"attach {path}", _move_mount(MOVE_MOUNT, tree, b"", place, b"", flags))
 
 
 def require_inode(path: str, inode: int, root: int) -> None:

@@ -1,6 +1,5 @@
 """The Linux backend: passes a permit to a confined helper for its terms, and returns the outcome."""
 
-import asyncio
 import os
 import time
 from pathlib import Path
@@ -35,12 +34,14 @@ from sandbox.linux import cgroup as group_module
 from sandbox.linux.cgroup import ControlGroup
 from sandbox.linux.helper_handle import GRACE, HelperHandle
 from sandbox.linux.helper_pool import NetworkPool
-from sandbox.linux.helper_request import ended_outcome, not_started
+from sandbox.linux.helper_request import PollWait, ended_outcome, not_started
 from sandbox.linux.launch import PrelaunchedHelper, known_trees, launch, survey
 from sandbox.linux.session_tmp import Scratch
 from sandbox.workspace.protected_paths import Scan
 
 if TYPE_CHECKING:
+    import asyncio
+
     from sandbox.egress.credential_injection import Broker, InjectorFactory
     from sandbox.egress.dialer import Resolve
     from sandbox.linux.command_watch import CommandWatch
@@ -83,6 +84,7 @@ class Linux:
         resolver: "Resolve | None" = None,
         lend: "InjectorFactory | None" = None,
         network: NetworkOptions = DIRECT,
+        waits: PollWait | None = None,
     ) -> None:
         self.name = tier
         self.network = network
@@ -92,8 +94,9 @@ class Linux:
         self.ahead = ahead
         self.resolver = resolver  # resolves names for the egress proxy; None: the resolver of this machine
         self.lend = lend  # factory of the credential injector, for terms with credentials
+        self.waits = waits  # those of a program without an event loop, which runs one command that only reads
         self.abi = syscalls.landlock_abi()
-        self.pool = NetworkPool(self._launch, self._prove, self._still_true, self._covers)
+        self.pool = NetworkPool(self._launch, self._prove, self._still_true, self._covers, timed=waits is None)
         self.feed: Feed | None = None
         self.scratch: Scratch | None = None  # the session's own /tmp, whose files stay between commands
         self.processes: set[LinuxProcess] = set()  # those that run beside the commands
@@ -213,6 +216,8 @@ class Linux:
 
         folder = _folder_of(layer)
         for preparing in [task for (_, place), task in self._preparing.items() if place == folder]:
+            import asyncio
+
             await asyncio.wait({preparing})
         try:
             helper = await self.pool.take(terms, lambda terms: self._launch(terms, layer), folder)
@@ -233,6 +238,8 @@ class Linux:
         self, terms: Terms, layer: ChangeLayer, helper: HelperHandle, layers: "HelperLayers", *, healthy: bool
     ) -> None:
         """Keep a helper whose command has ended for its next layer, or end it. No process uses `layer` afterwards."""
+        import asyncio
+
         folder, alone = _folder_of(layer), healthy and layers.alone()
         if healthy and not alone:
             layers.end()
@@ -257,10 +264,12 @@ class Linux:
         key = (terms.digest, folder)
         if self._no_layer(terms) or key in self._preparing:
             return
+        import asyncio
+
         making = self.pool.keep(terms, lambda terms: self._launch(terms, folder=folder), folder)
         task = self._preparing[key] = asyncio.get_running_loop().create_task(making)
 
-        def done(task: asyncio.Task[None]) -> None:
+        def done(task: "asyncio.Task[None]") -> None:
             del self._preparing[key]
             _ = task.cancelled() or task.exception()  # marks the exception as read
 
@@ -332,10 +341,13 @@ class Linux:
         return LateFiles(terms, helper.scan, known_trees(self.cache), lambda: self._survey(terms))
 
     async def close(self) -> None:
-        for preparing in (*self._preparing.values(),):
-            preparing.cancel()
-            await asyncio.wait({preparing})
-        await asyncio.gather(*(process.end() for process in self.processes))
+        if self._preparing or self.processes:
+            import asyncio
+
+            for preparing in (*self._preparing.values(),):
+                preparing.cancel()
+                await asyncio.wait({preparing})
+            await asyncio.gather(*(process.end() for process in self.processes))
         if self.feed is not None:
             self.feed.close()
             self.feed = None
@@ -411,7 +423,9 @@ class Linux:
                 raise
         parts = (launched.process, launched.control, launched.group, launched.scan)
         none, grace = Enforcement(Level.NONE, self.name), GRACE if self.name == "T3" else 0.0
-        helper = HelperHandle(*parts, none, grace=grace, decoys=launched.decoys, layers=launched.layers)
+        helper = HelperHandle(
+            *parts, none, grace=grace, decoys=launched.decoys, layers=launched.layers, waits=self.waits
+        )
         if network is not None:
             network.enter(helper, port)
             helper.entered = network

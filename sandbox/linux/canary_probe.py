@@ -3,7 +3,6 @@
 import contextlib
 import os
 import socket
-import tempfile
 from collections.abc import Iterator
 
 from policy.model.frozen import dataclass
@@ -11,7 +10,7 @@ from policy.model.secret_paths import inside
 from policy.model.verdict import Rights, Terms
 from sandbox.backend import SandboxUnavailable, helper_failed
 from sandbox.inside import safe_rmtree
-from sandbox.linux.session_tmp import DECOYS, held
+from sandbox.linux.session_tmp import DECOYS, held, temporary_folder
 
 _UNTOUCHED = b"untouched"
 
@@ -143,7 +142,7 @@ def _place_for_decoys(terms: Terms) -> str:
     Raises SandboxUnavailable if there is none. A decoy in a folder that the command may see would prove nothing.
     """
     granted = (terms.workspace, *terms.system, *terms.read, *terms.writable)
-    places = tuple(dict.fromkeys(map(os.path.realpath, (tempfile.gettempdir(), "/var/tmp", "/dev/shm"))))
+    places = tuple(dict.fromkeys(map(os.path.realpath, (temporary_folder(), "/var/tmp", "/dev/shm"))))
     for place in places:
         if os.access(place, os.W_OK | os.X_OK) and not any(inside(place, root) for root in granted):
             return place

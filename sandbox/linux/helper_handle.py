@@ -1,6 +1,5 @@
 """The runner's handle of one confined helper, which sends one request at a time and ends the helper."""
 
-import asyncio
 import contextlib
 import os
 import select
@@ -14,7 +13,7 @@ from policy.model.frozen import dataclass, field
 from sandbox.backend import DIRECT, Enforcement, Listener, NetworkOptions
 from sandbox.linux.cgroup import ControlGroup
 from sandbox.linux.helper_process import WAKE, end
-from sandbox.linux.helper_request import HelperRequest
+from sandbox.linux.helper_request import HelperRequest, PollWait
 from sandbox.workspace.protected_paths import Scan
 
 if TYPE_CHECKING:
@@ -50,6 +49,7 @@ class HelperHandle:
     egress: "Egress | None" = None  # the proxy, if the terms name hosts
     grace: float = 0.0  # seconds for the helper to end its command before the helper is killed
     layers: "HelperLayers | None" = None  # its commands change these instead of the workspace
+    waits: PollWait | None = None  # those of a program without an event loop
     eager: bool = False  # set by `wake` for the next command: wait for the answer without sleeping
     _said: select.poll = field(default_factory=select.poll)
 
@@ -86,7 +86,7 @@ class HelperHandle:
         """Wait until the helper has confined itself and its canary has ended. Return the answer of the helper: `ready`
         and the results of the canary, or `failed ERRNO STEP`.
         """
-        first = HelperRequest(self.control, 0, None, handed=HANDED)
+        first = HelperRequest(self.control, 0, None, handed=HANDED, waits=self.waits)
         try:
             await first.settle(READY)
         finally:
@@ -145,7 +145,7 @@ class HelperHandle:
         `wall` is in seconds, `most` in bytes of output. A helper that does not answer in time is killed with its
         command. Raises OSError from the listener, or if the control group was removed.
         """
-        exchange = HelperRequest(self.control, most, listen, eager=self.eager, alarm=alarm)
+        exchange = HelperRequest(self.control, most, listen, eager=self.eager, alarm=alarm, waits=self.waits)
         self.eager = False
         try:
             self.group.begin()
@@ -163,7 +163,7 @@ class HelperHandle:
                 self.kill()
                 raise
             return exchange, None  # the helper is gone: `exchange.line` is empty
-        except asyncio.CancelledError:
+        except BaseException:
             # SAFETY: a cancelled command must not outlive the cancel: one signal ends the helper and the command.
             self.kill()
             raise

@@ -4,7 +4,6 @@ Helpers whose Terms are equal but for limits, and that may write the workspace, 
 command reaches a server that an earlier command started. A helper that only reads never shares one (T131).
 """
 
-import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
@@ -16,6 +15,8 @@ from sandbox.backend import FilesChanged, SandboxUnavailable
 from sandbox.linux.plan_builder import helper_key, network_key
 
 if TYPE_CHECKING:
+    import asyncio
+
     from sandbox.linux.helper_handle import HelperHandle
     from sandbox.linux.shared_network import SharedNetwork
 
@@ -60,6 +61,8 @@ class HelperPool(Generic[S]):
         prove: Callable[[S, Terms], Awaitable[None]],
         fits: Callable[[S, Terms], bool],
         covers: Callable[[S, Terms], bool],
+        *,
+        timed: bool = True,
     ) -> None:
         """Make an empty pool.
 
@@ -68,12 +71,14 @@ class HelperPool(Generic[S]):
             prove: Waits until the member has shown that its boundary holds. Raises SandboxUnavailable.
             fits: Returns True if the mounts of an idle member still cover all paths that must be protected.
             covers: Returns True if no other command has moved such a path while the mounts of a new member were made.
+            timed: False for a program without an event loop, whose members are idle for a moment only.
         """
         self.all: set[S] = set()
         self._launch, self._prove, self._fits, self._covers, self._rest = launch, prove, fits, covers, REST
+        self._timed = timed
         self._idle: list[_Idle[S]] = []  # least recently used first
-        self._gates: dict[str, asyncio.Semaphore] = {}
-        self._users: dict[str, int] = {}  # tasks that hold a gate or wait for it
+        self._gates: dict[str, asyncio.Semaphore] = {}  # of the keys for which a task had to wait
+        self._users: dict[str, int] = {}  # tasks that use a slot or wait for one
         self._timer: asyncio.TimerHandle | None = None
 
     async def take(self, terms: Terms, launch: Callable[[Terms], S] | None = None, mark: str = "") -> S:
@@ -82,19 +87,11 @@ class HelperPool(Generic[S]):
         Members with different marks are not exchanged. `launch` makes a member if there is none with this `mark`.
         """
         key = helper_key(terms) + mark
-        gate = self._gates.get(key)
-        if gate is None:
-            gate = self._gates[key] = asyncio.Semaphore(SLOTS)
-        self._users[key] = self._users.get(key, 0) + 1
-        try:
-            await gate.acquire()
-        except BaseException:
-            self._leave(key)
-            raise
+        await self._enter(key)
         try:
             return self._idle_one(key, terms) or await self._start(terms, launch)
         except BaseException:
-            self._leave(key, gate)
+            self._leave(key)
             raise
 
     async def keep(self, terms: Terms, launch: Callable[[Terms], S], mark: str) -> None:
@@ -121,13 +118,12 @@ class HelperPool(Generic[S]):
             return
         key = helper_key(terms) + mark
         self._rest_with(key, member)
-        self._leave(key, self._gates[key])
+        self._leave(key)
 
     def discard(self, terms: Terms, member: S, mark: str = "") -> None:
         """End `member`, for example because its state is uncertain."""
         self._end(member)
-        key = helper_key(terms) + mark
-        self._leave(key, self._gates[key])
+        self._leave(helper_key(terms) + mark)
 
     def _rest_with(self, key: str, member: S) -> None:
         """Keep an idle member, and end the one that was used first beyond `IDLE`."""
@@ -188,12 +184,34 @@ class HelperPool(Generic[S]):
             self._end(member)
         return None
 
-    def _leave(self, key: str, gate: asyncio.Semaphore | None = None) -> None:
-        if gate is not None:
+    async def _enter(self, key: str) -> None:
+        """Take one of the slots of `key`. Wait until one is free."""
+        users = self._users.get(key, 0)
+        self._users[key] = users + 1
+        gate = self._gates.get(key)
+        if gate is None and users == SLOTS:  # the first task that waits: all others use a slot
+            import asyncio
+
+            gate = self._gates[key] = asyncio.Semaphore(0)
+        if gate is None:
+            return
+        try:
+            await gate.acquire()
+        except BaseException:
+            self._forget_user(key)
+            raise
+
+    def _leave(self, key: str) -> None:
+        """Give up a slot of `key`."""
+        if (gate := self._gates.get(key)) is not None:
             gate.release()
+        self._forget_user(key)
+
+    def _forget_user(self, key: str) -> None:
         self._users[key] -= 1
         if not self._users[key]:
-            del self._users[key], self._gates[key]
+            del self._users[key]
+            self._gates.pop(key, None)
 
     def _end(self, member: S) -> None:
         self.all.discard(member)
@@ -201,7 +219,9 @@ class HelperPool(Generic[S]):
 
     def _wake(self) -> None:
         """Start the timer that ends members idle for too long, unless it runs already or no member is idle."""
-        if self._timer is None and self._idle:
+        if self._timed and self._timer is None and self._idle:
+            import asyncio
+
             due = self._idle[0].since + self._rest - time.monotonic()
             self._timer = asyncio.get_running_loop().call_later(max(due, 0.0), self._retire)
 
@@ -222,9 +242,11 @@ class NetworkPool(HelperPool["HelperHandle"]):
         prove: "Callable[[HelperHandle, Terms], Awaitable[None]]",
         fits: "Callable[[HelperHandle, Terms], bool]",
         covers: "Callable[[HelperHandle, Terms], bool]",
+        *,
+        timed: bool = True,
     ) -> None:
         """Make an empty pool. The parameters are those of HelperPool."""
-        super().__init__(launch, prove, fits, covers)
+        super().__init__(launch, prove, fits, covers, timed=timed)
         self._makers: dict[str, HelperHandle] = {}  # the helpers that made a namespace for others to enter
         self._locks: dict[str, asyncio.Lock] = {}  # held while the first helper of a namespace starts
 
@@ -262,6 +284,8 @@ class NetworkPool(HelperPool["HelperHandle"]):
         """Return a lock that is held while the first helper of a namespace starts."""
         if not _shares(terms) or self._makers.get(network_key(terms)) in self.all:
             return nullcontext()
+        import asyncio
+
         return self._locks.setdefault(network_key(terms), asyncio.Lock())
 
     async def _start(self, terms: Terms, launch: "Callable[[Terms], HelperHandle] | None" = None) -> "HelperHandle":

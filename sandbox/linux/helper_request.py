@@ -1,19 +1,22 @@
 """One request to a helper and its answer: two output streams and one last line, collected under limits."""
 
-import asyncio
 import errno
 import os
 import select
+import signal
 import socket
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
 
 from policy.model.verdict import Problem
 from sandbox.backend import Enforcement, Listener, Outcome, OutputBuffer, Used
 from sandbox.linux import helper_process
 
 if TYPE_CHECKING:
+    import asyncio
+
     from sandbox.linux.input_stream import InputStream
     from sandbox.workspace.autorun_watch import Live
 
@@ -27,6 +30,56 @@ _TAKEN = 0.0001  # seconds: if sched_yield(2) takes longer, another process need
 _LOOK = 0.2  # seconds between two checks of the limits
 _DIGITS = 16  # digits of the largest number of milliseconds or KiB that is accepted from a helper
 _DRAIN = 1.0  # seconds that streams may stay open after the helper has killed all processes that could hold them
+
+
+class Interrupted(BaseException):
+    """The error of a wait that `PollWait.interrupt` ended, as CancelledError is that of a task."""
+
+
+class PollWait:
+    """The waits of the main thread without an event loop, for a program that runs one command and nothing beside it.
+    Handlers of signals may interrupt them. It is used as a context.
+
+    The import of `asyncio` takes longer than the start of a bare interpreter.
+
+    SAFETY: Python calls a handler between two of its instructions. For a signal just before poll(2) it would call the
+    handler only after the wait, so the signal itself makes a pipe readable that is polled as well (`set_wakeup_fd`).
+    """
+
+    def __init__(self) -> None:
+        self._asked = False
+        self._reading = self._writing = self._before = -1
+
+    def __enter__(self) -> Self:
+        self._reading, self._writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._before = signal.set_wakeup_fd(self._writing, warn_on_full_buffer=False)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        signal.set_wakeup_fd(self._before)
+        os.close(self._reading)
+        os.close(self._writing)
+
+    def interrupt(self) -> None:
+        """End the present wait, or else the next one, with `Interrupted`. Waits after that one are not affected."""
+        self._asked = True
+
+    def ready(self, poll: select.poll, seconds: float) -> list[tuple[int, int]]:
+        """Return the events of `poll`; none if there were none in `seconds`, or if a signal came that interrupts
+        nothing. Raises Interrupted.
+        """
+        poll.register(self._reading, select.POLLIN)
+        try:
+            found = poll.poll(max(seconds, 0.0) * 1000) if not self._asked else []
+        finally:
+            poll.unregister(self._reading)
+        if any(handle == self._reading for handle, _ in found):
+            os.read(self._reading, 4096)
+            found = [each for each in found if each[0] != self._reading]
+        if self._asked:
+            self._asked = False
+            raise Interrupted
+        return found
 
 
 class HelperRequest(OutputBuffer):
@@ -47,6 +100,7 @@ class HelperRequest(OutputBuffer):
         handed: int = 0,
         eager: bool = False,
         alarm: "Live | None" = None,
+        waits: PollWait | None = None,
     ) -> None:
         """Prepare the request.
 
@@ -55,13 +109,14 @@ class HelperRequest(OutputBuffer):
             handed: Number of descriptors that may come with the answer; the caller closes them.
             eager: True if an idle processor is available for the runner.
             alarm: The watch over the command, which may end it.
+            waits: The waits of a program without an event loop, which has no `alarm`; None in an event loop.
         """
         super().__init__(most, listen)
         self.control = control
         self.line: str | None = None
         self.handed: tuple[int, ...] = ()
         self.given = 0
-        self._alarm, self._room, self._eager = alarm, handed, eager
+        self._alarm, self._room, self._eager, self._waits = alarm, handed, eager, waits
         self._text = b""
         self._open: dict[int, int] = {}  # read end -> stream index
 
@@ -81,7 +136,8 @@ class HelperRequest(OutputBuffer):
     ) -> str | None:
         """Run the request, and return the limit that must end it, or None if the answer is complete.
 
-        `stdin` is the whole standard input, or a descriptor whose data is copied as it arrives.
+        `stdin` is the whole standard input, or a descriptor whose data is copied as it arrives; without an event loop
+        only a descriptor.
         The limit is `wall` (seconds), `output`, `watch` for the alarm, or the result of `excess`, which is called at
         intervals. If the helper is gone, `line` is empty. Raises CancelledError, and OSError from the listener.
         """
@@ -110,10 +166,12 @@ class HelperRequest(OutputBuffer):
 
                 streaming = input_stream.InputStream(stdin, ends[0][1])  # closes the pipe at its end
             elif stdin:
-                feeding = asyncio.create_task(_feed(ends[0][1], stdin))  # closes the pipe at its end
+                from asyncio import create_task
+
+                feeding = create_task(_feed(ends[0][1], stdin))  # closes the pipe at its end
             started = time.monotonic()
             if feeding is None:  # else the command waits for input that only the event loop can send
-                self._wait_here(started, min(_AT_ONCE, wall))
+                self._wait_here(started, min(_AT_ONCE, wall), self._eager)
             if self._alarm is not None and not self.finished:
                 self._alarm.begin()
             while not self.finished and not self.over:
@@ -146,24 +204,27 @@ class HelperRequest(OutputBuffer):
             os.close(read)
         self._open.clear()
 
-    def _wait_here(self, started: float, seconds: float) -> None:
+    def _wait_here(self, started: float, seconds: float, eager: bool = False, *, stop_when_over: bool = True) -> None:
+        """Read without an event loop until the answer is complete, the output limit is passed, or `seconds` after
+        `started`. With `eager` the first moment is spent without sleeping.
+        """
         poll = select.poll()
-        for handle in (self.control.fileno(), *self._open):
+        for handle in self._watched():
             poll.register(handle, select.POLLIN)
-        awake = started + min(_AWAKE, seconds) if self._eager else 0.0
-        while not self.finished and not self.over:
-            ready = poll.poll(0)
+        awake = started + min(_AWAKE, seconds) if eager else 0.0
+        while not self.finished and not (self.over and stop_when_over):
+            ready = self._ready(poll, 0.0)
             now = time.monotonic()
             while not ready and now < awake:
                 os.sched_yield()
-                ready = poll.poll(0)
+                ready = self._ready(poll, 0.0)
                 before, now = now, time.monotonic()
                 if now - before > _TAKEN:
                     awake = 0.0  # another process wants this processor: the helper itself, for example
             left = started + seconds - now
             if left <= 0:
                 return
-            for handle, event in ready or poll.poll(left * 1000):
+            for handle, event in ready or self._ready(poll, left):
                 # The end of a pipe that is empty comes without POLLIN (pipe(7), poll(2)).
                 if (handle in self._open and not event & select.POLLIN) or not self._read(handle):
                     poll.unregister(handle)
@@ -174,10 +235,17 @@ class HelperRequest(OutputBuffer):
         arrived by then, wait up to one more second for the streams."""
         if self.finished:
             return
+        if self._waits is not None:
+            self._wait_here(time.monotonic(), seconds, stop_when_over=stop_when_over)
+            if self.line is not None and not self.finished and not (self.over and stop_when_over):
+                self._wait_here(time.monotonic(), _DRAIN, stop_when_over=stop_when_over)
+            return
+        import asyncio
+
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
         # INVARIANT: a number is removed here before its descriptor is closed, because another exchange may get it next.
-        watched = {self.control.fileno(), *self._open}
+        watched = set(self._watched())
 
         def finish() -> None:
             if not done.done():
@@ -214,6 +282,13 @@ class HelperRequest(OutputBuffer):
             if alarm is not None:
                 alarm.detach()
 
+    def _ready(self, poll: select.poll, seconds: float) -> list[tuple[int, int]]:
+        return self._waits.ready(poll, seconds) if self._waits is not None else poll.poll(seconds * 1000)
+
+    def _watched(self) -> list[int]:
+        """Return the descriptors on which data may arrive: the socket until the last line, and the open streams."""
+        return [*([self.control.fileno()] if self.line is None else []), *self._open]
+
     def _shut(self, handle: int) -> None:
         if self._open.pop(handle, None) is not None:
             os.close(handle)
@@ -249,6 +324,8 @@ class HelperRequest(OutputBuffer):
 
 async def _feed(handle: int, data: bytes) -> None:
     """Write `data` to a pipe without blocking the loop, and close it. A reader that has ended is no error."""
+    import asyncio
+
     os.set_blocking(handle, False)
     view = memoryview(data)
     try:

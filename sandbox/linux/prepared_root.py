@@ -75,8 +75,9 @@ class PreparedRoot:
         """Return the lines of the mount table for mounts at or below the sources (proc_pid_mountinfo(5))."""
         with open(_MOUNTS, "rb") as file:
             lines = file.read().splitlines()
-        roots = tuple(map(_escaped, self._sources))
-        return tuple(line for line in lines if _is_below(line.split(b" ")[4], roots))
+        roots = frozenset(map(_escaped, self._sources))
+        above = tuple(root + b"/" for root in roots)
+        return tuple(line for line in lines if (at := line.split(b" ")[4]) in roots or at.startswith(above))
 
 
 def _escaped(path: str) -> bytes:
@@ -85,10 +86,6 @@ def _escaped(path: str) -> bytes:
     for character in (b"\\", b" ", b"\t", b"\n"):
         name = name.replace(character, b"\\%03o" % ord(character))
     return name
-
-
-def _is_below(point: bytes, roots: tuple[bytes, ...]) -> bool:
-    return any(point == root or point.startswith(root + b"/") for root in roots)
 
 
 def _above(path: str) -> list[str]:

@@ -25,7 +25,6 @@ import marshal
 import os
 import stat
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -428,6 +427,8 @@ def read_sealed(path: Path) -> bytes | None:
 
 def write_sealed(path: Path, body: bytes) -> None:
     """Write a file of the cache folder in one step, with the digest of its content. Raises OSError."""
+    import tempfile  # a file is written only after much was read
+
     handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name.partition('-')[0]}-")
     with os.fdopen(handle, "wb") as file:
         file.write(bytes.fromhex(sha256_hex(body)) + body)

@@ -1,6 +1,5 @@
 """Tests of the work that a short command does not do at its start, by counts, because durations vary with the load."""
 
-import hashlib
 import json
 import os
 import subprocess
@@ -89,28 +88,28 @@ def test_the_command_line_loads_what_a_screen_needs_only_for_a_terminal() -> Non
 def test_a_successful_command_loads_no_module_that_explains_failures(tmp_path: Path) -> None:
     """The command runs in the sandbox. It needs no network and no file action, and it succeeds."""
     (tmp_path / "w").mkdir()
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-X",
-            "importtime",
-            "-c",
-            "from runner.cli.main import main; main()",
-            "exec",
-            "--",
-            "/bin/true",
-        ],
-        cwd=tmp_path / "w",
-        env={"HOME": str(tmp_path / "home"), "PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    )
+    argv = [
+        sys.executable,
+        "-X",
+        "importtime",
+        "-c",
+        "from runner.cli.main import main; main()",
+        "exec",
+        "--",
+        "/bin/true",
+    ]
+    environ = {"HOME": str(tmp_path / "home"), "PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT)}
+    for _ in range(2):  # the first one compiles a filter for the cache
+        done = subprocess.run(
+            argv, cwd=tmp_path / "w", env=environ, capture_output=True, text=True, check=True, timeout=60
+        )
     modules = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
     assert "sandbox.linux.backend" in modules
     assert not modules & {
         *("pydantic", "bashlex", "difflib", "typer", "rich", "httpx", "docker", "tomlkit", "keyring", "cryptography"),
+        # A command that only reads needs no event loop. The others take milliseconds each.
+        *("asyncio", "concurrent.futures", "logging", "inspect", "ast", "traceback", "runner.frontends.exec.in_loop"),
+        *("tempfile", "shutil", "random", "hashlib", "ssl"),
         *(
             "runner.sessions",
             "runner.changes.undo",
@@ -140,8 +139,8 @@ def test_the_digest_of_short_data_needs_no_openssl() -> None:
     """The values of SHA-256 are the examples of FIPS 180-4, and that of an empty file."""
     script = (
         "import sys\n"
-        "from policy.model.digest import blake2_hex, sha256_hex\n"
-        "print(sha256_hex(b''), sha256_hex(b'abc'), blake2_hex(b'abc'), 'hashlib' in sys.modules)\n"
+        "from policy.model.digest import sha256_hex\n"
+        "print(sha256_hex(b''), sha256_hex(b'abc'), 'hashlib' in sys.modules)\n"
         "print(sha256_hex(b'a' * 1_000_000), 'hashlib' in sys.modules)\n"
         "print(sha256_hex(b'abc'))\n"
     )
@@ -151,8 +150,7 @@ def test_the_digest_of_short_data_needs_no_openssl() -> None:
     abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
     empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
     million = "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0"
-    blake = hashlib.blake2b(b"abc", digest_size=32).hexdigest()
-    assert done.stdout.splitlines() == [f"{empty} {abc} {blake} False", f"{million} True", abc]
+    assert done.stdout.splitlines() == [f"{empty} {abc} False", f"{million} True", abc]
 
 
 def test_classes_of_ours_need_no_dataclasses() -> None:

@@ -14,7 +14,8 @@ from runner.audit.chain import AuditError
 from runner.audit.decisions import deeds
 from runner.audit.log import AuditLog
 from runner.audit.query import Query
-from runner.audit.stores.sqlite_file import SCHEMA
+from runner.audit.stores import sqlite_file
+from runner.audit.stores.sqlite_file import SCHEMA, find_schema_fault
 from runner.audit.verify import VerifiedLog, verify
 from sandbox.backend import Outcome
 from tests.support.audit_records import allowed, denied, fill, info, refusal
@@ -154,6 +155,24 @@ def test_a_program_of_the_first_format_cannot_add_to_this_one(tmp_path: Path) ->
     with pytest.raises(sqlite3.OperationalError, match="head"):
         raw.execute("SELECT id, hash FROM head")
     raw.close()
+
+
+def test_the_usual_schema_is_known_without_a_comparison(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The known digest is that of a new file. A comparison says the same, and no other schema has the digest."""
+    AuditLog.open(tmp_path / "audit.db").close()
+    with monkeypatch.context() as patch, sqlite3.connect(tmp_path / "audit.db") as new:
+        patch.setattr(sqlite_file, "find_difference", None)
+        assert find_schema_fault(new) == ""
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlite_file, "_USUAL", "none")
+        assert find_schema_fault(new) == ""
+    for statement in ("DROP INDEX card_by_name", "CREATE TABLE records2 (id)", "CREATE INDEX x ON cards (time)"):
+        with sqlite3.connect(":memory:") as other:
+            new.backup(other)
+            other.execute(statement)
+            assert "another program changed the file" in find_schema_fault(other), statement
+        other.close()
+    new.close()
 
 
 def test_a_log_of_a_later_format_is_left_alone(tmp_path: Path) -> None:

@@ -25,7 +25,8 @@ from runner.engine.control_server import ControlServer
 from runner.engine.port_forwards import PortForwards
 from runner.engine.processes import SessionProcess, SessionProcesses
 from runner.events import Event, Notice
-from runner.frontends.exec.confined import boundary, require_unchanged
+from runner.frontends.exec.confined import require_unchanged
+from runner.frontends.exec.in_loop import InLoop
 from runner.frontends.exec.report import ExecCase, ending
 from runner.gate.gate import GateArgs
 from runner.gate.wording import action_words
@@ -126,7 +127,7 @@ class _Supervisor:
         self._heed_signals()
         case, permit, state = self._case, self._verdict.permit, state_dir(os.environ)
         wanted = (self._args.backend, self._minimum)
-        async with boundary(wanted, permit.terms, None, case.gate.settings, lend) as opening:
+        async with InLoop().boundary(wanted, permit.terms, None, case.gate.settings, lend) as opening:
             with open_log(case.gate.settings, os.environ) as audit:
                 policy = case.policy()  # while the helper locks itself in
                 case.noted.parts()

@@ -12,7 +12,7 @@ from policy.model.action import Action
 from policy.model.frozen import replace
 from policy.model.profile import Source
 from policy.model.tier import Ruling, Tier
-from policy.model.verdict import Allow, Deny, Rights
+from policy.model.verdict import Allow, Deny, Rights, Terms
 from runner.audit.fact_recorder import FactRecorder
 from runner.frontends.exec.report import EventReport, ExecCase, PlainReport, Report
 from runner.gate.gate import Gate, GateArgs, has_remembered_answers, is_unattended, open_gate, refuse_folder
@@ -23,9 +23,10 @@ from sandbox.backend import Level
 if TYPE_CHECKING:
     from policy.grants.extra_right import ExtraRight
     from runner.changes.transaction.place import MadeAhead
-    from runner.frontends.exec.confined import ExecResult
+    from runner.frontends.exec.confined import ExecResult, WantedSandbox
     from sandbox.egress.credential_injection import InjectorFactory
     from sandbox.linux.helper_process import SpareHelper
+    from sandbox.linux.launch import PrelaunchedHelper
 
 
 def run_exec(args: GateArgs, spare: "SpareHelper | None") -> int:
@@ -83,7 +84,7 @@ def run_exec(args: GateArgs, spare: "SpareHelper | None") -> int:
                 return run_in_background(case, verdict, args, minimum)
             stdin = _standard_input()
             interactive = stdin is None and not args.json and not args.preview and _has_terminal()
-            # Imported now: a denial needs no sandbox. The event loop is imported while the helper confines itself.
+            # Imported now: a denial needs no sandbox.
             from sandbox.linux.launch import launched_ahead
 
             lending: contextlib.AbstractContextManager[InjectorFactory | None] = contextlib.nullcontext()
@@ -103,33 +104,86 @@ def run_exec(args: GateArgs, spare: "SpareHelper | None") -> int:
                 lending as lend,
                 launched_ahead(args.backend, terms, cache=cache, spare=spare, layer=layer) as ahead,
             ):
-                _load_event_loop()
                 wanted = (args.backend, minimum)
                 if args.preview:
+                    _load_event_loop()  # while the helper confines itself
                     from runner.frontends.exec.preview import run_preview
 
                     return run_preview(case, verdict, wanted, ahead, folders, json=args.json)
-                import asyncio
-
-                from runner.frontends.exec.confined import confine
-
-                ended = asyncio.run(
-                    confine(case, verdict, report, stdin, wanted, ahead, lend, interactive=interactive, folders=folders)
-                )
+                if ahead is not None and not interactive and _only_reads(case, terms):
+                    ended = _run_without_loop(case, verdict, report, stdin, wanted, ahead)
+                else:
+                    _load_event_loop()
+                    ended = _run_in_loop(
+                        case, verdict, report, stdin, wanted, ahead, lend, interactive=interactive, folders=folders
+                    )
             if ended.code and stdin is None and not args.json and starts_without_network(verdict):
                 return _with_hosts(case, verdict, ended, wanted, interactive=interactive)
             return ended.code
 
 
+def _only_reads(case: ExecCase, terms: Terms) -> bool:
+    """Return True if the command changes nothing, has no network, and no snapshot is made before it."""
+    plain = case.guarded is None and case.gate.flow is None
+    return plain and terms.rights is Rights.READ_ONLY and not terms.hosts
+
+
+def _run_without_loop(
+    case: ExecCase,
+    verdict: Allow,
+    report: Report,
+    stdin: int | None,
+    wanted: "WantedSandbox",
+    ahead: "PrelaunchedHelper",
+) -> "ExecResult":
+    from runner.frontends.exec.confined import WithoutLoop, confine, run_without_loop
+    from sandbox.linux.helper_request import PollWait
+
+    with PollWait() as waits:
+        return run_without_loop(waits, confine(WithoutLoop(waits), case, verdict, report, stdin, wanted, ahead))
+
+
+def _run_in_loop(
+    case: ExecCase,
+    verdict: Allow,
+    report: Report,
+    stdin: int | None,
+    wanted: "WantedSandbox",
+    ahead: "PrelaunchedHelper | None",
+    lend: "InjectorFactory | None" = None,
+    *,
+    interactive: bool,
+    session: str = "",
+    folders: "MadeAhead | None" = None,
+) -> "ExecResult":
+    import asyncio
+
+    from runner.frontends.exec.confined import confine
+    from runner.frontends.exec.in_loop import InLoop
+
+    return asyncio.run(
+        confine(
+            InLoop(),
+            case,
+            verdict,
+            report,
+            stdin,
+            wanted,
+            ahead,
+            lend,
+            interactive=interactive,
+            session=session,
+            folders=folders,
+        )
+    )
+
+
 def _with_hosts(
-    case: ExecCase, verdict: Allow, ended: "ExecResult", wanted: tuple[str | None, Level], *, interactive: bool
+    case: ExecCase, verdict: Allow, ended: "ExecResult", wanted: "WantedSandbox", *, interactive: bool
 ) -> int:
     """Run a command that started without network again, with each host that the user adds after it was refused. Return
     the exit code of the last run.
     """
-    import asyncio
-
-    from runner.frontends.exec.confined import confine
     from runner.frontends.exec.escalation import request_host  # only after a failure
 
     gained: list[ExtraRight] = []
@@ -144,10 +198,10 @@ def _with_hosts(
         verdict = case.verdict
         gained.append(right)
         say_notice(f"the command runs once more, with {right.words}")
-        again = confine(
+        _load_event_loop()
+        ended = _run_in_loop(
             case, verdict, PlainReport(), None, wanted, None, interactive=interactive, session=ended.session
         )
-        ended = asyncio.run(again)
     return ended.code
 
 

@@ -1,13 +1,18 @@
-"""The second half of `agent exec`: an allowed action is run in the sandbox, and its outcome is recorded."""
+"""The second half of `agent exec`: an allowed action is run in the sandbox, and its outcome is recorded.
 
-import asyncio
+Commands that only read, the most frequent ones, run without an event loop, because the import of `asyncio` would take a
+sixth of their time. The same coroutines run as in an event loop (`in_loop.py`), and none of them is ever suspended:
+what they wait for is awaited by poll(2).
+"""
+
 import contextlib
 import os
 import signal
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from functools import partial
-from typing import TYPE_CHECKING
+from types import FrameType
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from policy.model.frozen import dataclass, replace
 from policy.model.verdict import Allow, Permit, Problem, Rights, Terms
@@ -16,7 +21,8 @@ from runner.frontends.exec.report import ExecCase, Report
 from runner.problems import Exit, Stopped, ending_signals
 from runner.state.paths import cache_dir, state_dir
 from runner.stderr import print_problem
-from sandbox.backend import Backend, Enforcement, Level, Outcome, interrupted_connections
+from sandbox.backend import Backend, Enforcement, Level, Outcome
+from sandbox.linux.helper_request import Interrupted, PollWait
 from sandbox.linux.launch import PrelaunchedHelper
 
 if TYPE_CHECKING:
@@ -35,15 +41,48 @@ class ExecResult:
     session: str
 
 
-Opening = asyncio.Task[tuple[Backend, Enforcement]]
+WantedSandbox = tuple[str | None, Level]  # the name of the backend, or None, and the least enforcement
+OpenedSandbox = tuple[Backend, Enforcement]
+_Result = TypeVar("_Result")
+
+
+class Driver(Protocol):
+    """The way in which a run waits: in an event loop, or without one."""
+
+    def boundary(
+        self,
+        wanted: WantedSandbox,
+        terms: Terms,
+        ahead: PrelaunchedHelper | None,
+        settings: "Settings",
+        lend: "InjectorFactory | None" = None,
+    ) -> contextlib.AbstractAsyncContextManager[Awaitable[OpenedSandbox]]:
+        """Start a sandbox while the caller continues, and always close it at the end."""
+        ...
+
+    async def run(
+        self,
+        backend: Backend,
+        verdict: Allow,
+        stdin: int | None,
+        report: Report,
+        *,
+        interactive: bool = False,
+        layer: "ChangeLayer | None" = None,
+    ) -> tuple[Outcome, int | None]:
+        """Run the permit, on a layer if there is one. Return the outcome, and the exit code if a signal or an output
+        error ended the run, else None.
+        """
+        ...
 
 
 async def confine(
+    driver: Driver,
     case: ExecCase,
     verdict: Allow,
     report: Report,
     stdin: int | None,
-    wanted: tuple[str | None, Level],
+    wanted: WantedSandbox,
     ahead: PrelaunchedHelper | None,
     lend: "InjectorFactory | None" = None,
     *,
@@ -56,13 +95,13 @@ async def confine(
     The canary runs first, because the session record contains its result.
 
     Args:
+        driver: The way in which the run waits.
         stdin: The descriptor of the standard input, or None for an empty one.
-        wanted: The name of the backend, or None, and the least enforcement.
         interactive: True if the command gets a terminal that is connected to the terminal of this process.
         session: The session of an earlier run of the command; empty for a new one.
         folders: The folders of its transaction, over which the helper `ahead` was launched; None for others.
     """
-    async with boundary(wanted, verdict.permit.terms, ahead, case.gate.settings, lend) as opening:
+    async with driver.boundary(wanted, verdict.permit.terms, ahead, case.gate.settings, lend) as opening:
         from runner.audit.log import open_log
 
         with contextlib.ExitStack() as at_once:
@@ -83,7 +122,7 @@ async def confine(
                 if verdict.permit.sourced:
                     require_unchanged(verdict.permit)
                 report.started(case.assessment, verdict, session, enforcement)
-                run = partial(run_confined, backend, verdict, stdin, report, interactive=interactive)
+                run = partial(driver.run, backend, verdict, stdin, report, interactive=interactive)
                 transacted = None
                 writes = verdict.permit.terms.rights is Rights.WORKSPACE_WRITE and not interactive
                 # The default is on; `value` would load the table of keys to tell that.
@@ -122,95 +161,155 @@ def require_unchanged(permit: Permit) -> None:
         raise Stopped(problem, Exit.DENIED)
 
 
-@contextlib.asynccontextmanager
-async def boundary(
-    wanted: tuple[str | None, Level],
+async def open_sandbox(
+    wanted: WantedSandbox,
     terms: Terms,
     ahead: PrelaunchedHelper | None,
     settings: "Settings",
     lend: "InjectorFactory | None",
-) -> AsyncIterator[Opening]:
-    """Start a sandbox while the caller continues, and always close it at the end."""
+    waits: PollWait | None = None,
+) -> OpenedSandbox:
+    """Return the best sandbox that is wanted, opened for `terms`. Raises SandboxUnavailable.
+
+    `waits` are those of a program without an event loop.
+    """
     from sandbox.backends import open_backend
 
     name, minimum = wanted
-    cache, aside = cache_dir(os.environ), state_dir(os.environ) / "aside"
-    open_here = partial(
-        open_backend,
+    return await open_backend(
+        name,
+        minimum,
         terms=terms,
-        cache=cache,
-        aside=aside,
+        cache=cache_dir(os.environ),
+        aside=state_dir(os.environ) / "aside",
         files=False,
+        ahead=ahead,
         container=settings.container,
+        lend=lend,
         network=settings.network,
+        waits=waits,
     )
-    opening = asyncio.create_task(open_here(name, minimum, ahead=ahead, lend=lend))
-    await asyncio.sleep(0)  # unless a helper was launched before, it is started now and prepares on another core
-    try:
-        yield opening
-    finally:
-        opening.cancel()
-        (result,) = await asyncio.gather(opening, return_exceptions=True)
-        if isinstance(result, tuple):
-            await result[0].close()
 
 
-async def run_confined(
-    backend: Backend,
-    verdict: Allow,
-    stdin: int | None,
-    report: Report,
-    *,
-    interactive: bool = False,
-    layer: "ChangeLayer | None" = None,
-) -> tuple[Outcome, int | None]:
-    """Run the permit, on a layer if there is one. Return the outcome, and the exit code if a signal or an output error
-    ended the run, else None.
+class RunEnd:
+    """The end of a run that is not the end of its command: by a signal, or because its output cannot be written.
+
+    Attributes:
+        code: The exit code of this program then; None as long as there is no such end.
     """
-    ended: list[int] = []
 
-    def listen(stream: int, chunk: bytes) -> None:
-        if ended:
+    def __init__(self, report: Report, stop: Callable[[], object]) -> None:
+        """`stop` is called at the end of the run. It ends the command."""
+        self.code: int | None = None
+        self._report, self._stop = report, stop
+
+    def end(self, code: int) -> None:
+        """End the run with the exit code `code`."""
+        if self.code is None:  # only once: a second call of `stop` would interrupt the killing of the command
+            self.code = code
+            self._stop()
+
+    def listen(self, stream: int, chunk: bytes) -> None:
+        """Pass output on to the report, and end the run if it cannot be written."""
+        if self.code is not None:
             return
         try:
-            report.listen(stream, chunk)
+            self._report.listen(stream, chunk)
         except BrokenPipeError:
-            end(Exit.BROKEN_PIPE)
+            self.end(Exit.BROKEN_PIPE)
         except Stopped as error:
             print_problem(error.problem)
-            end(error.code)
+            self.end(error.code)
 
-    def end(code: int) -> None:
-        if not ended:  # only once: a second cancel would interrupt the killing of the command
-            ended.append(code)
-            running.cancel()
 
-    if interactive:
-        from runner.frontends.exec.interactive import run_interactively  # only at a terminal
-
-        running = asyncio.create_task(run_interactively(backend, verdict.permit, listen))
-    else:
-        running = asyncio.create_task(backend.run(verdict.permit, stdin=stdin, listen=listen, layer=layer))
-    loop = asyncio.get_running_loop()
-    # A signal that the caller of this program ignores (nohup, a background job) stays ignored.
+def heard_signals() -> tuple[int, ...]:
+    """Return the signals that end a run. A signal that the caller of this program ignores (nohup, a background job)
+    stays ignored.
+    """
     heard = ending_signals()
-    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-        heard = (signal.SIGINT, *heard)
-    # Only the first signal gets a handler of the loop, which then wakes at every signal. The others use `signal`: one
-    # more `add_signal_handler` takes longer than the start of a command, because it builds the set of all signals.
-    for number in heard[:1]:
-        loop.add_signal_handler(number, end, 128 + number)
-    for number in heard[1:]:
-        signal.signal(number, lambda number, _: loop.call_soon_threadsafe(end, 128 + number))
+    return heard if signal.getsignal(signal.SIGINT) is signal.SIG_IGN else (signal.SIGINT, *heard)
+
+
+class WithoutLoop:
+    """The driver of a run whose waits are those of `waits`."""
+
+    def __init__(self, waits: PollWait) -> None:
+        self._waits = waits
+
+    @contextlib.asynccontextmanager
+    async def boundary(
+        self,
+        wanted: WantedSandbox,
+        terms: Terms,
+        ahead: PrelaunchedHelper | None,
+        settings: "Settings",
+        lend: "InjectorFactory | None" = None,
+    ) -> AsyncIterator[Awaitable[OpenedSandbox]]:
+        backends: list[Backend] = []
+
+        async def opened() -> OpenedSandbox:
+            found = await open_sandbox(wanted, terms, ahead, settings, lend, self._waits)
+            backends.append(found[0])
+            return found
+
+        opening = opened()  # the helper that was launched before prepares itself meanwhile
+        try:
+            yield opening
+        finally:
+            opening.close()
+            for backend in backends:
+                await backend.close()
+
+    async def run(
+        self,
+        backend: Backend,
+        verdict: Allow,
+        stdin: int | None,
+        report: Report,
+        *,
+        interactive: bool = False,
+        layer: "ChangeLayer | None" = None,
+    ) -> tuple[Outcome, int | None]:
+        assert not interactive  # a terminal needs an event loop
+        ending, heard = RunEnd(report, self._waits.interrupt), heard_signals()
+        before = {number: signal.signal(number, lambda number, _: ending.end(128 + number)) for number in heard}
+        try:
+            outcome = await backend.run(verdict.permit, stdin=stdin, listen=ending.listen, layer=layer)
+        except Interrupted:
+            if ending.code is None:
+                raise
+            outcome = Outcome(status=ending.code, ended_by="cancelled")
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+        return outcome, ending.code
+
+
+def run_without_loop(waits: PollWait, work: Coroutine[object, object, _Result]) -> _Result:
+    """Run a coroutine whose waits are those of `waits` to its end, and return its result.
+
+    As in an event loop, the first Ctrl-C ends the next wait, and KeyboardInterrupt is raised in the end; a second one
+    raises it at once.
+    """
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        if pressed:
+            raise KeyboardInterrupt
+        pressed.append(number)
+        waits.interrupt()
+
+    pressed: list[int] = []
+    if usual := signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, interrupt)
     try:
-        outcome = await running
-    except asyncio.CancelledError as cancel:
-        if not ended:
-            raise
-        outcome = Outcome(status=ended[0], ended_by="cancelled", connections=interrupted_connections(cancel))
+        work.send(None)
+    except StopIteration as done:
+        result: _Result = done.value
+        return result
+    except Interrupted:
+        raise KeyboardInterrupt from None
     finally:
-        for number in heard[:1]:
-            loop.remove_signal_handler(number)
-        for number in heard[1:]:
-            signal.signal(number, signal.SIG_DFL)
-    return outcome, ended[0] if ended else None
+        if usual:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+    work.close()
+    raise RuntimeError("a run without an event loop waited for something else than its helper")

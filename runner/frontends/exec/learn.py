@@ -21,6 +21,7 @@ from runner.audit.fact_recorder import FactRecorder
 from runner.audit.records import RecordedAnswer
 from runner.config.learned_rule import LearnedRule, append_rule, rule_file
 from runner.frontends.exec.confined import confine
+from runner.frontends.exec.in_loop import InLoop
 from runner.frontends.exec.report import ExecCase, PlainReport
 from runner.gate.gate import Gate, GateArgs, is_unattended, open_gate, refuse_folder
 from runner.problems import Exit, Stopped, usage
@@ -103,7 +104,7 @@ def learn(args: LearnArgs) -> int:
         expected = _expected(case.assessment, gate) if expected is None else ()
         report = _ErrorReport() if args.json else PlainReport()
         backend = (args.gate.backend, minimum)
-        ended = asyncio.run(confine(case, verdict, report, None, backend, None, session=session))
+        ended = asyncio.run(confine(InLoop(), case, verdict, report, None, backend, None, session=session))
         session = ended.session
         context = replace(context, facts=case.gate.facts)
         found = _refusals(ended.outcome, expected, context, action, chosen, {*declined, *_rights(chosen)})

@@ -29,7 +29,8 @@ from runner.changes.transaction.report import RecordedTransaction, recorded, vio
 from runner.changes.transaction.transaction import NotApplied, Transaction, Transferred, open_transaction
 from runner.changes.undo.conclude import judged_changes
 from runner.changes.undo.recorder import SnapshotRecorder
-from runner.frontends.exec.confined import boundary, require_unchanged, run_confined
+from runner.frontends.exec.confined import require_unchanged
+from runner.frontends.exec.in_loop import InLoop
 from runner.frontends.exec.report import EventReport, ExecCase, PlainReport, Report
 from runner.gate.wording import action_words
 from runner.problems import Exit, Stopped
@@ -80,7 +81,8 @@ class _Preview:
         self, wanted: tuple[str | None, Level], ahead: "PrelaunchedHelper | None", folders: "MadeAhead | None"
     ) -> int:
         case, permit = self._case, self._verdict.permit
-        async with boundary(wanted, permit.terms, ahead, case.gate.settings, None) as opening:
+        driver = InLoop()
+        async with driver.boundary(wanted, permit.terms, ahead, case.gate.settings) as opening:
             backend, enforcement = await opening
             works = permit.terms.rights is Rights.WORKSPACE_WRITE
             transaction = await self._transaction(backend, folders) if works else None
@@ -96,7 +98,7 @@ class _Preview:
                         require_unchanged(permit)
                         self._report.started(case.assessment, self._verdict, session, enforcement)
                         layer = transaction.layer if transaction is not None else None
-                        outcome, ours = await run_confined(backend, self._verdict, None, self._report, layer=layer)
+                        outcome, ours = await driver.run(backend, self._verdict, None, self._report, layer=layer)
                         code = self._report.finished(outcome, permit.terms.limits) if ours is None else ours
                         held = False
                         if ours is not None:

@@ -14,11 +14,9 @@ from policy.model.frozen import dataclass, fields
 from policy.model.profile import Source
 from policy.model.verdict import Allow, Deny, Limits, Problem
 from runner.audit.fact_recorder import FactRecorder
-from runner.audit.records import Decision, RecordedAnswer, SessionInfo
 from runner.frontends.exec.argv import without_values
 from runner.gate.gate import Gate
 from runner.problems import Exit, Stopped
-from runner.secrets.redactor import Redactor
 from runner.secrets.secret import registered_count
 from runner.state.workspace import head_commit
 from runner.stderr import print_problem, say, say_notice, unwritten, wrapped
@@ -29,6 +27,7 @@ if TYPE_CHECKING:
 
     from policy.grants.grant import Grant
     from runner.audit.flow_fields import RecordedFlow
+    from runner.audit.records import Decision, RecordedAnswer, SessionInfo
     from runner.changes.transaction.report import RecordedTransaction
     from runner.changes.undo.recorder import SnapshotRecorder
     from runner.frontends.guard.tokens import GuardToken
@@ -67,7 +66,7 @@ class ExecCase:
     gate: Gate
     assessment: Assessment
     verdict: Allow | Deny
-    answer: RecordedAnswer | None
+    answer: "RecordedAnswer | None"
     attended: bool
     noted: FactRecorder
     grants: tuple[str, ...] = ()
@@ -75,8 +74,10 @@ class ExecCase:
     unworkable: bool = False
     guarded: "GuardToken | None" = None
 
-    def decision(self, verdict: Allow | Deny, backend: str) -> Decision:
+    def decision(self, verdict: Allow | Deny, backend: str) -> "Decision":
         """Return the decision for the record; `backend` is `none` if the action will not run."""
+        from runner.audit.records import Decision  # while the helper confines itself, as all parts of the record
+
         guarded = self.guarded
         return Decision(
             guarded.tool if guarded else "exec",
@@ -109,8 +110,10 @@ class ExecCase:
         """
         return fingerprint(self.gate.settings.profile, self.gate.settings.rules)
 
-    def session(self, enforcement: Enforcement | None, policy: str) -> SessionInfo:
+    def session(self, enforcement: Enforcement | None, policy: str) -> "SessionInfo":
         """Return the session for the record; `enforcement` is None if the action will not run."""
+        from runner.audit.records import SessionInfo
+
         return SessionInfo(
             mode=self.gate.mode.value,
             workspace=self.gate.facts.workspace,
@@ -298,6 +301,8 @@ def _masking(*, shapes: bool) -> "dict[int, RedactingStream]":
     """Return the maskers of stdout (1) and stderr (2), or an empty mapping if there is nothing to mask."""
     if not shapes and not registered_count():
         return {}
+
+    from runner.secrets.redactor import Redactor  # most commands have nothing to mask
 
     redactor = Redactor(live=True, shapes=shapes)
     return {1: redactor.stream(), 2: redactor.stream()}
