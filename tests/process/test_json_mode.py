@@ -740,7 +740,7 @@ def test_a_try_that_is_stopped_leaves_nothing(folder: Path) -> None:
         first = await front.until("question_asked", 1)
         front.say("answer", id=first["id"], answer="try")
         layers = folder.parent.parent / "state/transactions"
-        while not list(layers.glob("*/*/upper/one")):
+        while not list(layers.glob("*/*/upper*/one")):
             await asyncio.sleep(0.05)
         front.say("interrupt")
         await front.until("run_ended")

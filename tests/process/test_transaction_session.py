@@ -140,7 +140,7 @@ def test_conflicts_are_reported_to_the_model(work: Path, tmp_path: Path, monkeyp
     (work / "go").touch()
     script = "echo theirs > a; echo n > new; until [ -s go ]; do sleep 0.05; done"
     editor = subprocess.Popen(
-        ["bash", "-c", f"until ls -d {tmp_path}/h/.local/state/ringfence/transactions/*/*/upper/new; do sleep 0.05; done; "
+        ["bash", "-c", f"until ls -d {tmp_path}/h/.local/state/ringfence/transactions/*/*/upper*/new; do sleep 0.05; done; "
          f"echo mine > {work}/a; echo 1 > {work}/go"],
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
