@@ -84,14 +84,16 @@ class Pick:
 
 @dataclass(frozen=True, slots=True)
 class TriedCommand:
-    """The result of a command on a layer, before anything of it counts. All text is safe to print.
+    """The result of a command on a layer, or of several in turn, before any change counts. All text is safe to print.
 
     Attributes:
-        ended: How the command ended.
+        ended: How the command ended; for several, how each did.
         output: The last lines that it printed.
         diff: The lines of the difference, file by file; each begins as in FileChange or names a file.
         items: The changes that can be kept; their numbers begin with 1.
         notes: What cannot be kept or is not shown, and what the sandbox stopped.
+        commands: The commands that rules tried in a turn, in order, each with its end; they are not run again. Empty
+            for a command that the user tries from its question.
     """
 
     ended: str
@@ -99,6 +101,12 @@ class TriedCommand:
     diff: tuple[str, ...]
     items: tuple[str, ...]
     notes: tuple[str, ...]
+    commands: tuple[str, ...] = ()
+
+    @property
+    def runs(self) -> bool:
+        """Return True if the command can still be run as usual."""
+        return not self.commands
 
 
 # The choice of the key `a` in the JSON form of a card.
@@ -139,7 +147,8 @@ class Card:
         edits: True if the key `a` approves this change and every later change of a file of the workspace.
         own: True if the user typed the command, so that no model waits for a reason or another command.
         tries: True if the answer `try` runs the command without network on a layer, and asks again.
-        tried: What the command did there, in the question that follows; then the answers are `keep` and `run`.
+        tried: What the command did there, in the question that follows; then the answers are `keep` and, for a
+            command that can still be run as usual, `run`.
     """
 
     question: str

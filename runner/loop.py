@@ -95,6 +95,8 @@ async def run(
             ctx.flow.note_untrusted("standard input", prompt)
     ctx.emit(Prompted(prompt, ctx.redactor.text(typed)))
     limit: Limit | None = None
+    stopped = False
+    ctx.tries.begin()
     try:
         refusal, notes = "", [_process_note(ctx), _agent_note(ctx)]
         files: tuple[UserBlock, ...] = images
@@ -131,13 +133,32 @@ async def run(
         exit, reason = Exit.LIMIT, f"stopped after {ctx.live.limits.seconds:g} s, the time this run may take"
         limit = Limit.WALL
     except asyncio.CancelledError:
-        exit, reason = Exit.INTERRUPTED, "stopped by the user"
+        exit, reason, stopped = Exit.INTERRUPTED, "stopped by the user", True
     except Exception as error:  # from the approver or a listener; raised to the caller after `RunEnded` was emitted
         gone = isinstance(error, BrokenPipeError)
         reason = "the reader of the output is gone" if gone else "the approver or a listener failed"
+        ctx.tries.leave(reason, lambda event: None)  # nobody would hear of it
         _end_run(work, ctx, Exit.BROKEN_PIPE if gone else Exit.FAILED, reason, None)
         raise
+    finally:
+        ctx.tries.open = False
+    if ctx.tries.list is not None:
+        from runner.engine.settle import settle_at_end  # only for rules that try
+
+        if (denied := await settle_at_end(ctx, stopped=stopped)) is not None:
+            work.denied.append(denied)
+            exit = Exit.DENIED if exit is Exit.DONE else exit
+    _tell_decisions(work, ctx)
     return _end_run(work, ctx, exit, reason, limit)
+
+
+def _tell_decisions(work: TurnLoop, ctx: RunContext) -> None:
+    """Add the decisions about changes that waited to the conversation: the model reads them with the next prompt."""
+    if news := ctx.redactor.text(ctx.tries.news()).strip():
+        try:
+            work.say(news)
+        except BREAKS as error:
+            ctx.emit(ErrorRaised(error.problem))
 
 
 def _process_note(ctx: RunContext) -> str:

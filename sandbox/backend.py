@@ -340,17 +340,21 @@ class Process(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ChangeLayer:
-    """The folders of one overlay, which receive the changes of the workspace by one command.
+    """The folders of one overlay, which receive the changes of the workspace by one command, or by several in turn.
 
     Attributes:
         workspace: The lower folder, as a real path.
-        upper: An empty folder of the private state, on the file system of the workspace where that is possible.
+        upper: A folder of the private state, on the file system of the workspace where that is possible. It is empty
+            before the first command.
         work: An empty folder beside `upper`, which the kernel needs.
+        shared: True if several commands have the layer in turn. Each sees the changes of those before it, on an overlay
+            and in a helper of its own, and all its processes have ended when `Backend.run` returns.
     """
 
     workspace: str
     upper: str
     work: str
+    shared: bool = False
 
 
 class Backend(Protocol):

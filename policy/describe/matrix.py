@@ -6,7 +6,9 @@ _NOTES = """\
 A verdict is the strictest cell over all tiers of an action.
 Without a user to ask (--unattended, no terminal) every `ask` is a `deny`.
 accept-edits allows `write` for the file tools and plain file commands; any other write asks.
-No mode, grant or approval lifts `secret` and `denied`."""
+No mode, grant or approval lifts `secret` and `denied`.
+A rule with the verdict `try` comes after an `allow` or an `ask`: the command runs on a copy, and at the end of the turn
+you decide what to keep. It lifts no `deny`. No mode does this by itself."""
 
 
 def rows() -> tuple[tuple[str, ...], ...]:

@@ -172,9 +172,12 @@ class Agent:
         """Send `text` to the model at the end of the turn."""
         self.conversation.follow_up(text)
 
-    def interrupt(self) -> bool:
-        """Stop the run and all its child processes. Return True if a run was in progress."""
-        return self._session.opened is not None and self._session.opened.interrupt()
+    def interrupt(self, *, leaving: bool = False) -> bool:
+        """Stop the run and all its child processes. Return True if a run was in progress.
+
+        With `leaving` no question follows about changes that wait for the end of the turn: they are discarded.
+        """
+        return self._session.opened is not None and self._session.opened.interrupt(leaving=leaving)
 
     async def resume(self, id: str) -> Conversation:
         """Continue another session of this workspace. `id` is its id or the first characters of its id.

@@ -222,12 +222,16 @@ class Conversation:
         """Stop the run in progress, and return when it has ended."""
         running = self._running
         if running is not None:
-            self.interrupt()
+            self.interrupt(leaving=True)
             await asyncio.wait({running})
 
-    def interrupt(self) -> bool:
-        """Stop the run and all its child processes. Return True if a run was in progress."""
+    def interrupt(self, *, leaving: bool = False) -> bool:
+        """Stop the run and all its child processes. Return True if a run was in progress.
+
+        The user is asked about changes that wait for the end of the turn, unless the user is `leaving`.
+        """
         running = self._running
+        self.ctx.tries.asks = not leaving
         if running is None or running.cancelling():  # a second cancel would interrupt the killing of child processes
             return False
         return running.cancel()

@@ -251,6 +251,8 @@ def _valid_answer(answer: object, question: Question) -> Answer:
     `mode` is None or the mode that the card offers.
     """
     match answer:
+        case Yes() if question.card.tried is not None and not question.card.tried.runs:
+            return No()
         case Yes(kept, mode) if (kept is None or kept.ruling is Ruling.ALLOW) and (
             mode is None or (mode is Mode.ACCEPT_EDITS and question.card.edits)
         ):

@@ -35,7 +35,7 @@ class AnswerKeys:
             keys += [("1,3-5", "keep these")] if len(tried.items) > 1 else []
             keys += [("n/Enter", "discard")]
             keys += [("f", "discard, and say why")] if reasons else []
-            keys += [("r", "run it as usual, with the rights below")]
+            keys += [("r", "run it as usual, with the rights below")] if tried.runs else []
         else:
             keys = [("y", "yes, once"), ("n/Enter", "no")]
             keys += [("f", "no, and say why")] if reasons else []
@@ -58,7 +58,9 @@ class AnswerKeys:
 
 def tried_lines(tried: TriedCommand) -> list[str]:
     """Return what a tried command did: its output, the difference, and the list of what can be kept."""
+    several = tried.commands if len(tried.commands) > 1 else ()
     return [
+        *(f"command {number}: {words}" for number, words in enumerate(several, 1)),
         *(f"| {line}" for line in tried.output),
         *tried.diff,
         *tried.notes,

@@ -107,7 +107,7 @@ class Terminal:
                 match text:
                     case "t" if card.tries:
                         return Try()
-                    case "r" if card.tried is not None:
+                    case "r" if card.tried is not None and card.tried.runs:
                         return Yes()
                     case "a" if card.edits:
                         return Yes(mode=Mode.ACCEPT_EDITS)

@@ -24,7 +24,7 @@ _DECIDED = frozenset((
     "kind", "time", "session", "tool", "action", "tree", "effects", "tiers", "reasons", "counts", "mode", "cell",
     "verdict", "because", "problem", "terms", "digest", "backend", "answer", "typed", "grants", "arguments", "source",
     "granted", "reach", "rules", "facts", "model", "agent", "parent", "client", "hooks",
-    "flow",
+    "flow", "ran",
 ))
 _FINISHED = frozenset((
     "kind", "time", "decided", "agent", "parent", "status", "seconds", "ended_by", "bytes", "truncated", "problem",
@@ -149,7 +149,8 @@ def _decision(deed: DecisionTrail) -> list[ExplanationSection]:
 def _answer(body: Body) -> Iterator[ExplanationSection]:
     answer = mapping(body.get("answer"))
     if answer:
-        lines = [text(answer.get("question")), f"{'yes' if answer.get('yes') else 'no'}, by {text(answer.get('by'))}"]
+        lines = [f"about what the command of record {body['ran']} changed"] if body.get("ran") else []
+        lines += [text(answer.get("question")), f"{'yes' if answer.get('yes') else 'no'}, by {text(answer.get('by'))}"]
         if answer.get("client"):
             lines += [f"answered from {text(answer.get('client'))}, process {number(answer.get('process')):g}"]
         waited = number(answer.get("seconds"))

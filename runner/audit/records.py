@@ -177,6 +177,7 @@ class Decision:
     limits: "tuple[AgentLimit, ...]" = ()  # of the acting sub-agent and the agents above it
     hooks: "tuple[RecordedHook, ...]" = ()  # the answers of hooks that the decision rests on
     flow: "RecordedFlow | None" = None  # the information flow, if untrusted text was in the conversation
+    ran: int = 0  # number of the decision to run the command, if this one is about what it changed; else 0
 
     def body(self, session: str) -> dict[str, object]:
         """Return the body of the record of this decision."""
@@ -225,6 +226,7 @@ class Decision:
             **({"limits": limits} if limits else {}),
             **({"hooks": [each.body() for each in self.hooks]} if self.hooks else {}),
             **({"flow": self.flow.body()} if self.flow is not None else {}),
+            **({"ran": self.ran} if self.ran else {}),
         }
 
 

@@ -17,6 +17,7 @@ from runner.engine.context.context import BASE, Context, Refusals, SkillsInForce
 from runner.engine.context.tokens import ContextMeter
 from runner.engine.run_context import LiveSettings, RunContext
 from runner.engine.steering import Steering
+from runner.engine.waiting_access import TurnTries
 from runner.events import Event, Notice, acting
 from runner.sessions.entries import VERSION
 from runner.sessions.journal import Journal, SessionLines
@@ -148,6 +149,7 @@ def child_context(plan: ChildPlan, parent: RunContext, most_depth: int) -> RunCo
         limited=limited,
         above=lambda: parent.live.spent,
         changed={},
+        tries=TurnTries(),
         output=None,
     )
 

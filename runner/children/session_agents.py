@@ -73,6 +73,11 @@ class SessionAgents:
         """Return the sub-agents in the order of their starts."""
         return tuple(self._children.values())
 
+    @property
+    def working(self) -> bool:
+        """Return True while a sub-agent works."""
+        return any(each.state is AgentState.RUNNING for each in self.all)
+
     def get(self, name: str) -> Child | None:
         """Return the sub-agent of that name, or None."""
         return self._children.get(name)

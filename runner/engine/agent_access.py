@@ -10,6 +10,11 @@ if TYPE_CHECKING:
 class AgentAccess(Protocol):
     """The sub-agents of one session. `runner.children.session_agents.SessionAgents` implements it."""
 
+    @property
+    def working(self) -> bool:
+        """Return True while a sub-agent works."""
+        ...
+
     async def perform(self, permit: "Permit", agent: str) -> "Outcome":
         """Start a sub-agent of `agent`, or do with one what `permit` allows.
 

@@ -74,6 +74,7 @@ class Authorization:
         by: The grants that the decision rests on.
         proposed: The action before the user replaced it, or None.
         kept: The numbers of the changes of a try that the user kept, or None. Then the action has run already.
+        waits: True if the action runs on the layer of its turn, where its changes wait for a decision.
     """
 
     evaluation: Evaluation
@@ -83,6 +84,7 @@ class Authorization:
     by: tuple[Grant, ...] = ()
     proposed: Action | None = None
     kept: frozenset[int] | None = None
+    waits: bool = False
 
 
 class Tries(Protocol):
@@ -95,6 +97,9 @@ class Tries(Protocol):
         self, evaluation: Evaluation, answer: records.RecordedAnswer | None, question: Question
     ) -> Question | str:
         """Run the action on a layer, and return the question about what it changed, or why it was not tried."""
+
+    async def waits(self, evaluation: Evaluation) -> str:
+        """Prepare the layer on which an action that a rule tries runs. Return why it cannot run there, or nothing."""
 
 
 class Requester(Protocol):
@@ -165,11 +170,12 @@ async def authorize(
             question = await tries.offered(question) if tries is not None else question
             if tries is not None and verdict.tries and question.card.tries and not again:
                 # A rule wants the command to be tried, and the question to be about its changes.
-                shown = await tries.run(replace(evaluation, verdict=verdict), None, question)
-                if isinstance(shown, Question):
-                    early = EarlyAnswer(shown, *await requester.ask(shown))
-                    continue
-                question = await tries.offered(requester.question(lookup.context, verdict, shown))
+                asked = replace(evaluation, verdict=verdict)
+                if not (why := await tries.waits(asked)):
+                    ran = preview_of(verdict)
+                    requester.decided(asked, ran)
+                    return Authorization(asked, ran, recorded, lookup.names, lookup.by, proposed, waits=True)
+                question = await tries.offered(requester.question(lookup.context, verdict, why))
             answer, seconds = await requester.ask(question)
         early = None
         match answer:

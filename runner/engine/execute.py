@@ -10,7 +10,7 @@ reading commands, for that host and such commands.
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -111,8 +111,8 @@ def _trials(judgement: Judgement, ctx: RunContext) -> "Trials | None":
     def record(authorization: Authorization) -> int:
         assessment = authorization.evaluation.assessment
         planned = replace(judgement.planned, action=assessment.action, tiers=assessment.tiers)
-        decision = _decision(replace(judgement, planned=planned), authorization, ctx)
-        return _record(planned, decision, ctx)
+        decision = decision_of(replace(judgement, planned=planned), authorization, ctx)
+        return record_decision(planned, decision, ctx)
 
     return Trials(judgement.planned, ctx, record)
 
@@ -132,13 +132,13 @@ async def _execute_judged(
     assessment, verdict = authorization.evaluation.assessment, authorization.verdict
     planned = replace(judgement.planned, action=assessment.action, tiers=assessment.tiers)
     judgement = replace(judgement, planned=planned)
-    decision = _decision(judgement, authorization, ctx)
+    decision = decision_of(judgement, authorization, ctx)
     hooked, proposed = judgement.hooked, authorization.proposed
     if hooked is not None:
         proposed = hooked.proposed or proposed
         decision = replace(decision, hooks=hooked.recorded)
     decision = replace(decision, grants=authorization.names, granted=authorization.by, proposed=proposed)
-    number = _record(planned, decision, ctx)
+    number = record_decision(planned, decision, ctx)
 
     def told(report: CallResult) -> CallResult:
         if authorization.proposed is None and (hooked is None or hooked.proposed is None):
@@ -161,6 +161,8 @@ async def _execute_judged(
     planned = _with_sources(planned, assessment, verdict.permit)
     judgement = replace(judgement, planned=planned)
     clean = ctx.flow is not None and not ctx.flow.untrusted
+    if authorization.waits:
+        return told(await _run_waiting(judgement, authorization.evaluation, verdict.permit, number, ctx, stop))
     if trial is not None:
         trial.keep(authorization.kept or frozenset())
         async with _changing_alone(number, ctx):
@@ -188,6 +190,21 @@ async def _execute_judged(
     return told(report)
 
 
+async def _run_waiting(
+    judgement: Judgement, evaluation: Evaluation, permit: Permit, number: int, ctx: RunContext, stopped: StopListener
+) -> CallResult:
+    """Run a command that a rule tries on the layer of its turn, where its changes wait for a decision."""
+    from runner.engine.waiting import run_waiting  # only for rules that try
+
+    planned = judgement.planned
+    async with _changing_alone(number, ctx):
+        outcome, notice = await run_waiting(
+            planned, evaluation, permit, number, ctx,
+            lambda waiting: _run(permit, number, planned, ctx, waiting.look, stopped, waiting),
+        )  # fmt: skip
+    return headed(finished(planned, outcome, ctx, number), notice, ctx)
+
+
 def _with_sources(planned: Planned, assessment: Assessment, permit: Permit) -> Planned:
     """Return the call with what tells the sources of its result."""
     usual = frozenset(
@@ -213,7 +230,7 @@ def _endorse_destinations(authorization: Authorization, ctx: RunContext) -> None
             flow.approve(action.path, content_hash(action.path))
 
 
-def _decision(judgement: Judgement, authorization: Authorization, ctx: RunContext) -> Decision:
+def decision_of(judgement: Judgement, authorization: Authorization, ctx: RunContext) -> Decision:
     """Return the decision for the record, without the remembered answers."""
     return Decision(
         judgement.planned.call.name,
@@ -245,7 +262,7 @@ def _flow_of(authorization: Authorization, ctx: RunContext) -> "RecordedFlow | N
     return recorded_flow(context.flow, context.flow_findings(authorization.evaluation.assessment))
 
 
-def _record(planned: Planned, decision: Decision, ctx: RunContext) -> int:
+def record_decision(planned: Planned, decision: Decision, ctx: RunContext) -> int:
     """Record `decision` and return the number of the record.
 
     INVARIANT: the record is durable before the action runs. AuditError is raised if it cannot be written, and then the
@@ -284,9 +301,9 @@ async def _finish(
         right, escalated = more
         granted.append(right)
         remembered = remembered or bool(escalated.names)
-        decision = replace(_decision(judgement, escalated, ctx), typed=tuple(each.words for each in granted))
+        decision = replace(decision_of(judgement, escalated, ctx), typed=tuple(each.words for each in granted))
         decision = replace(decision, grants=escalated.names)
-        number, before = _record(planned, decision, ctx), number
+        number, before = record_decision(planned, decision, ctx), number
         if isinstance(escalated.verdict, Deny):
             why = escalated.verdict.problem.why
             return headed(finished(planned, outcome, ctx, before), f"the sandbox stopped this action, and {why}", ctx)
@@ -507,7 +524,8 @@ async def _run(
             else:
                 outcome = await ctx.web.perform(permit, ctx.sandbox)
         else:
-            async with signing(permit, planned, ctx) as unsigned:
+            signed = transaction is None or transaction.signs
+            async with signing(permit, planned, ctx) if signed else nullcontext[list[Violation]]([]) as unsigned:
                 # What the file tool answers is no output of a command: a document has up to 43 MB as base64.
                 heard = None if isinstance(action, ReadFile) else listen
                 if transaction is not None and transaction.ran is not None:  # a try, which the user kept

@@ -15,6 +15,7 @@ from runner.engine.context.tokens import ContextMeter
 from runner.engine.model_access import ModelAccess, OpenModels
 from runner.engine.run_limits import RunLimits
 from runner.engine.steering import Steering
+from runner.engine.waiting_access import TurnTries
 from runner.events import SessionStarted
 from runner.gate.grants.store import GrantStore
 from runner.messages import Thinking
@@ -161,6 +162,7 @@ class RunContext:
         changing: A lock that is held while an action that may change files runs, so that changes can be undone one by
             one.
         changed: The files that a sub-agent changed, by path, with the kind of change.
+        tries: The commands of the acting agent that rules try, whose changes wait for the end of its turn.
         output: The JSON Schema of the answers of the agent, or None.
         jobs: The jobs that the model may request, or None if it may not.
         job: The id of the scheduled job that the session is a run of, or empty.
@@ -215,6 +217,7 @@ class RunContext:
     asking: asyncio.Lock = field(default_factory=asyncio.Lock)
     changing: asyncio.Lock = field(default_factory=asyncio.Lock)
     changed: dict[str, str] = field(default_factory=dict)
+    tries: TurnTries = field(default_factory=TurnTries)
     output: "OutputSchema | None" = None
     job: str = ""
     jobs: "SessionJobs | None" = None

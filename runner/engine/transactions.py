@@ -24,10 +24,12 @@ class CommandTransaction:
         result: The result of the transaction, empty before `conclude`.
         ran: The outcome of a command that has run already, or None.
         tried: How much the user kept of a try, `whole` or `part`; empty for other transactions.
+        signs: True if the command can get signatures.
     """
 
     ran: "Outcome | None" = None
     tried = ""
+    signs = True
 
     def __init__(self, transaction: Transaction, permit: Permit, planned: Planned, words: str, ctx: RunContext) -> None:
         self._transaction, self._permit, self._planned = transaction, permit, planned

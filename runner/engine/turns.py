@@ -10,10 +10,10 @@ from policy.model.verdict import Problem
 from runner.engine.budget import BudgetExceeded, BudgetMeter
 from runner.engine.completion import Completion
 from runner.engine.execute import StopListener, execute_call
-from runner.engine.judge import announce, ask_ahead, evaluate_call, judge_call
-from runner.engine.plan_mode import Proposal
+from runner.engine.judge import CallRequester, announce, ask_ahead, evaluate_action, evaluate_call, judge_call
+from runner.engine.plan_mode import Proposal, proposal
 from runner.engine.run_context import RunContext
-from runner.engine.tool_calls import CallResult, Judgement, ModelCall, headed
+from runner.engine.tool_calls import CallResult, Judgement, ModelCall, Planned, headed, plan
 from runner.events import Denied, Notice, Steered
 from runner.messages import (
     AssistantMessage,
@@ -134,7 +134,7 @@ class TurnLoop:
         if not text:
             return False
         self._retries += 1
-        self._say(text)
+        self.say(text)
         return True
 
     def _fits(self, schema: "OutputSchema") -> bool:
@@ -154,7 +154,7 @@ class TurnLoop:
             raise BudgetExceeded(f"the answer is not valid against the output schema: {faults}", exit=Exit.FAILED)
         self._repairs += 1
         self._ctx.emit(Notice(f"the answer is not valid against the output schema: {checked.faults[0]}"))
-        self._say(repair_text(checked.faults, left))
+        self.say(repair_text(checked.faults, left))
         return False
 
     async def _sampled(self, reply: Reply) -> None:
@@ -163,9 +163,9 @@ class TurnLoop:
 
         answer = "".join(each.text for each in reply.message.content if isinstance(each, TextBlock))
         if text := await tell_sampling(answer, len(reply.message.calls), self._ctx):
-            self._say(text)
+            self.say(text)
 
-    def _say(self, text: str) -> None:
+    def say(self, text: str) -> None:
         """Append a message of the program to the conversation."""
         message = UserMessage((TextBlock(text),))
         self.messages.append(message)
@@ -194,6 +194,9 @@ class TurnLoop:
         """Start a complete call of an incomplete reply if it and all calls before it only read."""
         place, self._seen = self._seen, self._seen + 1
         if self._ordered or place >= self._ctx.live.limits.calls:
+            return
+        if self._ctx.tries.list is not None:  # the call may need a decision about what waits
+            self._ordered = True
             return
         if self._ctx.hooks is not None and self._ctx.hooks.wants("PreToolUse"):  # they are asked first, in order
             self._ordered = True
@@ -271,6 +274,8 @@ class TurnLoop:
         most = self._ctx.live.limits.calls
         hooks = self._ctx.hooks
         guarded = hooks is not None and (hooks.wants("PreToolUse") or hooks.wants("PermissionRequest"))
+        if keyed:
+            await self._settle_before(keyed[0][1])
         # A hook may change a call, or answer in place of the user, so no question is put before it is asked.
         early = {} if guarded else await ask_ahead([call for place, call in keyed if place < most], self._ctx)
         for place, call in keyed:
@@ -278,12 +283,14 @@ class TurnLoop:
                 await self._refuse(place, call)
                 continue
             self._completion.notice_model_change()
+            await self._settle_before(call)
             if guarded:
                 from runner.engine.hooked_calls import judge_hooked  # few sessions have hooks
 
                 if call.of.name != SpawnAgent.tool:  # agents work side by side
                     await asyncio.gather(*self._reading)  # a hook sees the state after the calls before
                 judged = await judge_hooked(call, self._ctx)
+                judged = await self._settle_hooked(judged)
             else:
                 judged = judge_call(call, self._ctx, early.get(call.key))
             # A call with an early answer may have become another command.
@@ -299,14 +306,58 @@ class TurnLoop:
                 await asyncio.sleep(0)  # lets the time limit or the user end the run between two such calls
                 continue
             report = await self._execute(judged, place)
-            self._keep(place, report.result)
+            try:
+                await self._settle_at_once()
+            finally:
+                self._keep(place, report.result)
             self.spent.printed(report.output)
             if report.denied is None:
                 self.spent.allowed()
             else:
-                self.denied.append(report.denied)
-                self.spent.denied()
+                self._refused(report.denied)
         await asyncio.gather(*self._reading)
+
+    def _refused(self, denied: Denied) -> None:
+        self.denied.append(denied)
+        self.spent.denied()
+
+    async def _settle_before(self, call: ModelCall) -> None:
+        """Let the user decide about the changes that wait, if the call needs the workspace as it is."""
+        if self._ctx.tries.list is None or proposal(call, self._ctx) is not None:
+            return
+        planned = plan(call, self._ctx)
+        if isinstance(planned, Planned):
+            from runner.engine.settle import must_settle  # only for rules that try
+
+            verdict = evaluate_action(planned.action, self._ctx).verdict
+            await self._settle(must_settle(planned.action, verdict, self._ctx))
+
+    async def _settle_hooked(self, judged: Judgement | Proposal | CallResult) -> Judgement | Proposal | CallResult:
+        """Do the same for a call that hooks changed, and return its judgement as of now."""
+        if self._ctx.tries.list is None or not isinstance(judged, Judgement):
+            return judged
+        from runner.engine.settle import must_settle  # only for rules that try
+
+        if not (why := must_settle(judged.planned.action, judged.evaluation.verdict, self._ctx)):
+            return judged
+        await self._settle(why)
+        requester = CallRequester(self._ctx, judged.planned.call, hooked=judged.hooked)
+        return replace(judged, evaluation=requester.evaluate(judged.planned.action))
+
+    async def _settle_at_once(self) -> None:
+        """Let the user decide at once where other agents may use the workspace at the same time."""
+        ctx = self._ctx
+        if ctx.tries.list is not None and (ctx.agent != MAIN or (ctx.agents is not None and ctx.agents.working)):
+            await self._settle("other agents use the workspace at the same time")
+
+    async def _settle(self, why: str) -> None:
+        """Let the user decide about the changes that wait because of `why`, unless it is empty."""
+        if not why:
+            return
+        from runner.engine.settle import settle  # only for rules that try
+
+        if (denied := await settle(self._ctx, why)) is not None:
+            self._refused(denied)
 
     async def _execute(self, judged: Judgement | Proposal, place: int) -> CallResult:
         """Execute a call, and ask the hooks about its result."""
@@ -393,6 +444,8 @@ class TurnLoop:
                 result = replace(result, content=(*result.content, TextBlock(f"\n{note}")))
         if self._ctx.agents is not None and (note := self._ctx.redactor.text(self._ctx.agents.note(self._ctx.agent))):
             result = replace(result, content=(*result.content, TextBlock(f"\n{note}")))
+        if news := self._ctx.redactor.text(self._ctx.tries.news()):
+            result = replace(result, content=(*result.content, TextBlock(news)))
         self._results[place] = result
         if self._written:
             self._ctx.journal.result(place, result)

@@ -147,7 +147,10 @@ def sections(explanation: Explanation) -> list[ExplanationSection]:
     if explanation.because.rule == Check.OFFLINE_START:
         verdict.append(f"{explanation.because.text}; a refused connection becomes a question")
     if explanation.tries:
-        verdict.append("in a session it runs first, without network and on a copy, and the question is what to keep")
+        verdict.append(
+            "in a session a rule tries it: it runs without network on a copy, and at the end of the turn you decide "
+            "what to keep"
+        )
     if explanation.question:
         verdict.append(explanation.question)
     if problem := explanation.problem:

@@ -214,7 +214,7 @@ class Linux:
         """Return a helper whose next command changes `layer`. Raises SandboxUnavailable."""
         from sandbox.linux.launch import unusable
 
-        folder = _folder_of(layer)
+        folder = _mark(layer)
         for preparing in [task for (_, place), task in self._preparing.items() if place == folder]:
             import asyncio
 
@@ -240,7 +240,7 @@ class Linux:
         """Keep a helper whose command has ended for its next layer, or end it. No process uses `layer` afterwards."""
         import asyncio
 
-        folder, alone = _folder_of(layer), healthy and layers.alone()
+        folder, alone = _mark(layer), healthy and not layer.shared and layers.alone()
         if healthy and not alone:
             layers.end()
         if healthy:
@@ -440,7 +440,7 @@ class Linux:
         from sandbox.linux.helper_layers import several_layers
         from sandbox.linux.launch import own_layer, unusable
 
-        if layer is not None and not self.files:
+        if layer is not None and (layer.shared or not self.files):
             return own_layer(layer)
         try:
             return several_layers(terms.workspace, place)
@@ -484,6 +484,11 @@ class Linux:
 def _folder_of(layer: ChangeLayer) -> str:
     """Return the folder of the private state in which a layer was made."""
     return os.path.dirname(os.path.dirname(layer.upper))
+
+
+def _mark(layer: ChangeLayer) -> str:
+    """Return the mark of the helpers for a layer. One for a shared layer serves that layer alone (T317)."""
+    return layer.upper if layer.shared else _folder_of(layer)
 
 
 def broker_for(terms: Terms, lend: "InjectorFactory | None") -> "Broker | None":

@@ -222,7 +222,7 @@ def several_layers(workspace: str, above: str) -> HelperLayers:
             names = [os.path.join(folder.path, f"{kind}{number}") for kind in ("upper", "work")]
             for name in names:
                 os.mkdir(name, 0o700)
-            layers.append(ChangeLayer(workspace, *names))
+            layers.append(ChangeLayer(workspace, names[0], names[1]))
         return HelperLayers(layers, folder)
     except BaseException:
         folder.remove()

@@ -82,15 +82,17 @@ def prepare(layer: ChangeLayer) -> None:
     """Make the folders ready for a mount, and give `upper` the mode, owner and access lists of the workspace: commands
     see those of `upper`.
 
-    Only root can give a folder to another owner; for other users the view then shows their own. Raises OSError, also if
-    the layer was used before.
+    Only root can give a folder to another owner; for other users the view then shows their own. A shared layer keeps
+    what it has. Raises OSError, also if another layer was used before.
     """
-    safe_rmtree.empty(layer.work)  # from a helper that could not start
+    safe_rmtree.empty(layer.work)  # from a helper that could not start, or from the last mount of the layer
     with (
         closing(os.open(layer.workspace, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as lower,
         closing(os.open(layer.upper, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)) as upper,
     ):
         if os.listdir(upper):
+            if layer.shared:
+                return
             raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), layer.upper)
         state = os.fstat(lower)
         with contextlib.suppress(PermissionError):

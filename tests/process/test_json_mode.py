@@ -772,3 +772,71 @@ def test_the_mode_of_the_answer_counts_after_a_try(folder: Path, mode: str, answ
     talk(folder, [bash("echo 1 > one; echo said"), Turn("done")], program)
     assert (folder / "one").exists() == made
     assert not [*(folder.parent.parent / "state/transactions").glob("*/*")]
+
+
+RULE = """[[rule]]
+verdict = "try"
+run = ["python3", "do.py", "**"]
+why = "look first"
+"""
+
+
+@pytest.fixture
+def rule(folder: Path) -> Path:
+    config = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "ringfence"
+    config.mkdir(parents=True, exist_ok=True)
+    (config / "config.toml").write_text(RULE)
+    program = "import sys, time\nprint('said')\ntime.sleep(60 * len(sys.argv[1:]))\n"
+    (folder / "do.py").write_text(f"{program}open('one', 'w').write('1')\nopen('two', 'w').write('2')\n")
+    return folder
+
+
+@pytest.mark.threat("T317")
+@pytest.mark.skipif(not overlays_work(), reason="this user cannot mount an overlay")
+def test_what_a_rule_tries_waits_for_the_end_of_the_turn(rule: Path) -> None:
+    async def program(front: Front) -> None:
+        front.say("prompt", text="go")
+        asked = await front.until("question_asked", 1)
+        assert [each["status"] for each in front.events if each["type"] == "finished"] == [0]
+        assert asked["again"] == "the turn is over"
+        assert asked["card"]["tried"]["commands"] == ["python3 do.py: exit code 0"]
+        for number, wrong in enumerate(("run", "yes", "try", "keep 3"), 1):
+            front.say("answer", id=asked["id"], answer=wrong)
+            await front.until("error", number)
+        assert not (rule / "one").exists()
+        front.say("answer", id=asked["id"], answer="keep 2")
+        await front.until("run_ended")
+
+    front, code = talk(rule, [bash("python3 do.py"), Turn("done")], program)
+    assert code is Exit.DONE
+    assert not (rule / "one").exists()
+    assert (rule / "two").read_text() == "2"
+    proposed = [each["tool"] for each in front.events if each["type"] == "tool_proposed"]
+    assert proposed == ["bash", "waiting_changes"]
+    assert "kept 1 of 2 changes" in [each for each in front.events if each["type"] == "finished"][-1]["text"]
+    assert not [*(rule.parent.parent / "state/transactions").glob("*/*")]
+
+
+@pytest.mark.threat("T317")
+@pytest.mark.skipif(not overlays_work(), reason="this user cannot mount an overlay")
+@pytest.mark.parametrize("how", ["interrupt", "quit", "end"])
+def test_a_turn_that_is_stopped_asks_its_user_and_nobody_else(rule: Path, how: str) -> None:
+    async def program(front: Front) -> None:
+        front.say("prompt", text="go")
+        await front.until("finished", 1)
+        if how == "quit":
+            front.say("quit")
+            return
+        if how == "end":
+            return
+        front.say("interrupt")
+        asked = await front.until("question_asked", 1)
+        assert asked["again"] == "the turn was stopped"
+        front.say("answer", id=asked["id"], answer="keep")
+        await front.until("run_ended")
+
+    front, _ = talk(rule, [bash("python3 do.py"), bash("python3 do.py waits" if how != "end" else "true")], program)
+    assert (rule / "one").exists() == (how == "interrupt")
+    assert not [*(rule.parent.parent / "state/transactions").glob("*/*")]
+    if how == "quit":
+        assert not [each for each in front.events if each["type"] == "question_asked"]

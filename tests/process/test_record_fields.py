@@ -115,6 +115,7 @@ def everything(path: Path) -> None:
                 client="probe 1.0",
                 hooks=(RecordedHook("PreToolUse", "config.toml:1", "allow"),),
                 flow=RecordedFlow(FlowMode.NOTE, "a page", "", (FlowFinding(Sink.DANGEROUS, "", "a page"),)),
+                ran=1,
             ),
         )
         log.decided(session, Decision("bash", covered, Deny(problem, ask.cell, ask.reason), "none"))

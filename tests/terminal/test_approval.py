@@ -97,13 +97,18 @@ TRIED: list[tuple[bool, tuple[str | BaseException, ...], Answer, str]] = [
 
 @pytest.mark.threat("T313")
 @pytest.mark.parametrize(("tried", "lines", "answer", "why"), TRIED, ids=[row[-1] for row in TRIED])
+@pytest.mark.parametrize("turn", [False, True], ids=["a try", "a turn"])
 def test_a_try_is_answered_line_by_line(
-    tried: bool, lines: tuple[str | BaseException, ...], answer: Answer, why: str
+    turn: bool, tried: bool, lines: tuple[str | BaseException, ...], answer: Answer, why: str
 ) -> None:
     ask = question()
     shown = replace(card(ask), editable=False, tries=not tried)
+    if turn and lines == ("r",):
+        lines, answer = ("r", ""), No()  # what a rule tried does not run again
     if tried:
-        shown = replace(shown, tried=TriedCommand("exit code 0", (), ("+x",), ("write    a", "write    b"), ()))
+        shown = replace(
+            shown, tried=TriedCommand("exit code 0", (), ("+x",), ("write    a", "write    b"), (), ("a",) * turn)
+        )
     terminal = Terminal(Console(file=io.StringIO(), width=80), ScriptedUser(*lines))
     assert asyncio.run(terminal.ask_all([Question("1", ask, NOTHING, shown)])) == (answer,), why
 

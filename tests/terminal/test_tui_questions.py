@@ -244,3 +244,46 @@ def test_a_command_is_tried_and_a_part_is_kept(harness: ScreenHarness) -> None:
     assert (harness.work / "four").exists()
     window.type("C-d")
     window.until("LEFT 0")
+
+
+RULE = """[[rule]]
+verdict = "try"
+run = ["python3", "do.py", "**"]
+why = "look first"
+"""
+
+
+@pytest.mark.threat("T317")
+@pytest.mark.skipif(not overlays_work(), reason="this user cannot mount an overlay")
+def test_what_rules_try_is_decided_at_the_end_of_the_turn(harness: ScreenHarness) -> None:
+    config = harness.work.parent / "home/.config/ringfence"
+    config.mkdir(parents=True)
+    (config / "config.toml").write_text(RULE)
+    (harness.work / "do.py").write_text("import sys\nprint('said')\nopen(sys.argv[1], 'w').write('1')\n")
+    window = harness.start(
+        [
+            bash("python3 do.py one", "First."),
+            bash("python3 do.py two", "Second."),
+            {"text": "It ends."},
+            bash("python3 do.py three", "Third."),
+            {"text": "Also this."},
+        ]
+    )
+    window.type("go", "Enter")
+    card = window.until("y keep everything")
+    assert "It ends." in card
+    assert "2 commands ran without network, 2 changes wait for your answer" in " ".join(card.split())
+    assert "command 2: python3 do.py two: exit code 0" in card
+    assert "run it as usual" not in card
+    assert not (harness.work / "one").exists()
+    window.press("c", "the changes to keep")
+    window.type("2", "Enter")
+    window.until("kept 1 of 2 changes")
+    assert not (harness.work / "one").exists()
+    assert (harness.work / "two").exists()
+    window.type("again", "Enter")
+    window.until("y keep everything")
+    window.press("n", "you declined")
+    assert not (harness.work / "three").exists()
+    window.type("C-d")
+    window.until("LEFT 0")

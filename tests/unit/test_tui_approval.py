@@ -79,6 +79,20 @@ def after_try(items: tuple[str, ...] = ITEMS) -> Question:
     return replace(asked, offer=NOTHING, card=replace(shown, editable=False, tried=tried))
 
 
+COMMANDS = ("npm run build: exit code 0", "npm run lint: exit code 1")
+
+
+def after_turn(commands: tuple[str, ...] = COMMANDS) -> Question:
+    """The question at the end of a turn about what rules tried."""
+    asked = after_try()
+    assert asked.card.tried is not None
+    tried = replace(asked.card.tried, output=(), commands=commands)
+    line = f"{many(len(commands), 'command')} ran without network, 3 changes wait for your answer"
+    script = "\n".join(each.partition(":")[0] for each in commands)
+    shown = replace(asked.card, line=line, command=script, marks=(), rights=(), caveats=(), tried=tried)
+    return replace(asked, card=shown, again="the turn is over")
+
+
 class Screen:
     """A panel in front of a user, with a clock of its own. `step` is the result of the last key."""
 
@@ -152,6 +166,7 @@ def golden() -> str:
     for name, items in (("tried", ITEMS), ("tried, one change", ITEMS[:1]), ("tried, no change", ())):
         told.append(f"---- {name}, 80x22\n{Screen(after_try(items)).text()}")
     told.append(f"---- tried, 40x16\n{Screen(after_try(), width=40, rows=16).text()}")
+    told.append(f"---- the end of a turn, 80x22\n{Screen(after_turn()).text()}")
     return re.sub(r"rules-(\w{1,8})", lambda name: f"rules-{'X' * len(name[1])}", "\n\n".join(told) + "\n")
 
 
@@ -212,6 +227,7 @@ def screens() -> str:
     told.append(f"---- plain, an edit\n{plain_terminal(edit, model=True)}")
     told.append(f"---- plain, can be tried\n{plain_terminal(to_try(), model=True)}")
     told.append(f"---- plain, tried\n{plain_terminal(after_try(), model=True)}")
+    told.append(f"---- plain, the end of a turn\n{plain_terminal(after_turn(), model=True)}")
     return re.sub(r"rules-(\w{1,8})", lambda name: f"rules-{'X' * len(name[1])}", "\n\n".join(told) + "\n")
 
 
@@ -863,6 +879,10 @@ TRIED: list[tuple[Question, tuple[str, ...], Answer | None, str]] = [
     (after_try(),       ("1",),        None,           "a digit is no answer"),
     (after_try(()),     ("y",),        Kept(frozenset()), "the output counts"),
     (after_try(()),     ("c",),        None,           "there is nothing to choose"),
+    (after_turn(),      ("y",),        ALL_ITEMS,      "everything of a turn"),
+    (after_turn(),      ("enter",),    No(),           "Enter keeps nothing of a turn"),
+    (after_turn(),      ("r",),        None,           "what a rule tried does not run again"),
+    (after_turn(COMMANDS[:1]), ("r",), None,           "nor does one command"),
 ]
 # fmt: on
 

@@ -7,7 +7,7 @@ from policy.model.verdict import Permit, Problem, ProblemError
 from runner.changes.transaction.judge import HeldReason, Judged, judge
 from runner.changes.transaction.report import NOTHING_UNAPPLIED, RecordedTransaction, recorded, violations
 from runner.changes.transaction.transaction import NotApplied, Transaction
-from runner.changes.undo.recorder import SnapshotRecorder
+from runner.changes.undo.recorder import RecordedTransfer, SnapshotRecorder
 from runner.flow.held_change import HeldChange
 from runner.text.phrases import os_reason
 from sandbox.backend import Violation
@@ -32,6 +32,7 @@ class Concluded:
         record: The transaction for the record; None after a failure, and if the command changed nothing.
         step: The number of the step for undo; None if no stored file changed.
         problem: Why nothing was applied; None without a failure.
+        transfer: What `record` and `changed` tell of; None after a failure, and if the command changed nothing.
     """
 
     changed: tuple[tuple[str, str], ...] = ()
@@ -40,6 +41,7 @@ class Concluded:
     record: RecordedTransaction | None = None
     step: int | None = None
     problem: Problem | None = None
+    transfer: RecordedTransfer | None = None
 
 
 def conclude(
@@ -93,6 +95,7 @@ def conclude(
         violations(workspace, (each for each in done.result.left if not _is_later(each))),
         recorded(workspace, done.result, done.changes, "user" if tried else "gate", tried, rest),
         done.step,
+        transfer=done,
     )
 
 

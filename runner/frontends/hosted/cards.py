@@ -118,7 +118,7 @@ class QuestionDialogue:
         match text:
             case "t" if card.tries:
                 return await self._client.answer(id, "try")
-            case "r" if tried is not None:
+            case "r" if tried is not None and tried.runs:
                 return await self._client.answer(id, "run")
             case "a" if card.edits:
                 return await self._client.answer(id, "a")

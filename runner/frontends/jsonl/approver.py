@@ -315,7 +315,7 @@ def _read_tried(tried: TriedCommand, line: AnswerLine) -> Answer:
             kept = kept_items(numbers.strip() or "all", tried)
             if isinstance(kept, Kept):
                 return kept
-        case "run" if line.bare and not numbers:
+        case "run" if line.bare and not numbers and tried.runs:
             return Yes()
         case "no" if line.command is None and line.values is None and not numbers:
             return No(line.feedback)
@@ -323,7 +323,8 @@ def _read_tried(tried: TriedCommand, line: AnswerLine) -> Answer:
             return Halt()
     many = f", keep with numbers such as `keep 1,3` (of {len(tried.items)})" if len(tried.items) > 1 else ""
     why = f"`{one_line(line.answer, _LONGEST_TITLE)}` is not an answer to what a command did in a try"
-    raise NoAnswer(why, f"answer keep{many}, run, no (optionally with `feedback`), or stop")
+    run = ", run" if tried.runs else ""
+    raise NoAnswer(why, f"answer keep{many}{run}, no (optionally with `feedback`), or stop")
 
 
 def _remembering_answer(said: str, question: Question) -> Answer | None:

@@ -60,7 +60,7 @@ class JsonMode(CommandHost):
                         reading.result()
                     self._questions.close()
                     if self._left:
-                        self._interrupt()
+                        self._interrupt(leaving=True)
                 self._collect()
             return self._code
         finally:
@@ -184,11 +184,11 @@ class JsonMode(CommandHost):
         if waited:
             conversation.ctx.emit(Unqueued(tuple(conversation.ctx.redactor.text(each.shown) for each in waited)))
 
-    def _interrupt(self) -> None:
+    def _interrupt(self, *, leaving: bool = False) -> None:
         self._take_back()
         self._questions.withdraw()
         self._stopped = self._main is not None  # for a job that has not begun yet
-        self.agent.interrupt()
+        self.agent.interrupt(leaving=leaving)
 
     def _collect(self) -> None:
         """Remove the jobs that ended, report their errors, and start the next waiting prompt."""

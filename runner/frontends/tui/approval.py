@@ -232,7 +232,7 @@ class ApprovalPanel(Panel[tuple[Answer, ...]]):
         match key:
             case "y" if tried is not None:
                 return self._agreed(Kept(frozenset(range(1, len(tried.items) + 1))))
-            case "r" if tried is not None:
+            case "r" if tried is not None and tried.runs:
                 return self._agreed(Yes())
             case "c" if tried is not None and len(tried.items) > 1:
                 self._editing = "c"

@@ -2,7 +2,7 @@
 
 from runner.approval.approver import ALL_EDITS, TRY, TRY_SHORT
 from runner.approval.remembered import where_words
-from runner.event_values import Card
+from runner.event_values import Card, TriedCommand
 from runner.frontends.tui.rows import Fragments, cells, cut, fit, wrapped
 from runner.frontends.tui.theme import Theme
 
@@ -19,7 +19,7 @@ def key_rows(card: Card, others: bool, like: int, width: int, theme: Theme) -> l
     tried = []
     for short in (False, True):
         if card.tried is not None:
-            keys = _tried_keys(card, len(card.tried.items))
+            keys = _tried_keys(card, card.tried)
         else:
             keys = ["y yes, once", "n no (Enter answers nothing)" if card.careful else "n/Enter no"]
         keys += [f"d never {where_words(refusal.span, yes=False, short=short)}"] if refusal is not None else []
@@ -41,12 +41,13 @@ def key_rows(card: Card, others: bool, like: int, width: int, theme: Theme) -> l
     return [[("", "  "), *row] for text in best for row in wrapped(theme.strong, text, width - 2)]
 
 
-def _tried_keys(card: Card, count: int) -> list[str]:
-    """Return the keys of the question after a try, which has `count` changes that can be kept."""
+def _tried_keys(card: Card, tried: TriedCommand) -> list[str]:
+    """Return the keys of the question after a try."""
+    count = len(tried.items)
     keys = ["y keep everything" if count else "y use its output"]
     keys += ["c choose"] if count > 1 else []
     keys += ["n discard (Enter answers nothing)" if card.careful else "n/Enter discard"]
-    return [*keys, "r run it as usual"]
+    return [*keys, "r run it as usual"] if tried.runs else keys
 
 
 def choice_rows(card: Card, width: int, theme: Theme) -> tuple[list[Fragments], set[str]]:

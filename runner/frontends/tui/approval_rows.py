@@ -170,6 +170,8 @@ def _change(change: FileChange, width: int, theme: Theme) -> list[Fragments]:
 def _tried(tried: TriedCommand, width: int, theme: Theme) -> list[Fragments]:
     """Return what a tried command printed, what it changed, and what can be kept."""
     rows: list[Fragments] = []
+    for number, words in enumerate(tried.commands if len(tried.commands) > 1 else (), 1):
+        rows += _broken([(theme.strong, f"command {number}: "), ("", words)], width, theme)
     for line in tried.output:
         rows += _broken([(theme.dim, "| "), ("", line)], width, theme)
     styles = {"+": theme.added, "-": theme.removed, "@": theme.hunk}

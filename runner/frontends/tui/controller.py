@@ -54,7 +54,7 @@ class TerminalController(CommandHost):
         for task in tuple(self._tasks):
             task.cancel()
         if agent is not None:
-            agent.interrupt()
+            agent.interrupt(leaving=True)
         if waited := {*self._tasks, *((self._work,) if self._work is not None else ())}:
             await asyncio.wait(waited)
 

@@ -598,7 +598,9 @@ function question(it) {
 function attempt(tried) {
   const kinds = { "+": "add", "-": "del", "@": "at" };
   const lines = tried.diff.map((line) => el("span", { class: kinds[line[0]] || "", text: line || " " }));
+  const commands = tried.commands || [];
   return [el("p", {}, `Tried without network: ${tried.ended}`),
+    commands.length > 1 ? el("ol", {}, commands.map((line) => el("li", {}, el("code", { text: line })))) : null,
     tried.output.length ? el("pre", { class: "output", "aria-label": "Output" }, tried.output.join("\n")) : null,
     lines.length ? el("pre", { class: "diff", "aria-label": "Difference" }, lines) : null,
     tried.notes.map((line) => el("p", { class: "note", text: line }))];
@@ -622,7 +624,8 @@ function decide(shown, card) {
         if (marked().length) answer(shown, { answer: `keep ${marked().join(",")}` });
       }) : null,
       el("button", { type: "button", onclick: () => answer(shown, { answer: "no" }) }, "Discard"),
-      approving("Run it as usual", "with the rights above", false, card.careful, () => answer(shown, { answer: "run" })),
+      (card.tried.commands || []).length ? null
+        : approving("Run it as usual", "with the rights above", false, card.careful, () => answer(shown, { answer: "run" })),
       reason ? reason.button : null,
       el("button", { type: "button", class: "danger", onclick: () => answer(shown, { answer: "stop" }) }, "Stop the turn")),
     reason ? reason.box : "");
