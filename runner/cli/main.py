@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from sandbox.linux.helper_process import SpareHelper
 
+_PACKAGES = ("policy", "profiles", "sandbox", "tools", "runner")
 _READING = ("policy", "sessions", "audit")  # groups with commands that only read
 _QUICK = ("exec", "why", "guard", *_READING)
 _HELPERLESS = frozenset(("--background", "--help", "-h"))  # a helper of this process would end with it, or never run
@@ -99,7 +100,8 @@ def _dispatch(words: list[str], spare: "SpareHelper | None") -> int:
     if words and words[0] in ("exec", "why"):
         gc.disable()  # garbage collection would take a tenth of the start-up time of a short command
         sys.setswitchinterval(_TURN)
-        if words[0] == "why" or spare is not None or not _HELPERLESS.isdisjoint(words):
+        own_words = words[: words.index("--")] if "--" in words else words
+        if words[0] == "why" or spare is not None or not _HELPERLESS.isdisjoint(own_words):
             code = _judge(words, spare)
         else:
             from sandbox.linux.helper_process import SpareHelper
@@ -178,7 +180,7 @@ def _judge(words: list[str], spare: "SpareHelper | None") -> int | None:
         from runner.frontends.exec.why import run_why
 
         return run_why(args)
-    if spare is None and not args.background:  # a word of the command looked like one of `_HELPERLESS`
+    if spare is None and not args.background:  # the value of an option looked like one of `_HELPERLESS`
         from sandbox.linux.helper_process import SpareHelper
 
         with SpareHelper() as own:
@@ -251,16 +253,21 @@ def _refuse_foreign_packages(words: list[str]) -> None:
     home = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
     top = os.path.dirname(home) if below else home
     sys.path[:] = _import_folders(words, top)
-    for name in ("policy", "profiles", "sandbox", "tools", "runner"):
+    for name in _PACKAGES:
         spec = find_spec(below + name)
         origin = spec.origin if spec else None
         found = os.path.dirname(os.path.dirname(os.path.realpath(origin))) if origin else None
         if found != home:
             _refuse(below + name, found, home)
+    if words and words[0] in ("exec", "why"):  # other commands load fewer modules, or are not as short
+        from runner.cli.module_finder import use_finder
+
+        use_finder(home, below, _PACKAGES)
 
 
 def _import_folders(words: list[str], top: str) -> list[str]:
-    """Return the entries of `sys.path` outside of the workspace, the environment of this program, and `top`.
+    """Return the entries of `sys.path` outside of the workspace and of the folder of the script, the environment of
+    this program, and `top`.
 
     PYTHONPATH and the editable install of a project often name its folder `src`. Such entries are removed for another
     reason as well: what remains is read-only for commands, because this program may import from it later (T70).
@@ -283,6 +290,7 @@ def _import_folders(words: list[str], top: str) -> list[str]:
                 workspaces.add(folder)
                 break
             folder = os.path.dirname(folder)
+    script = os.path.dirname(os.path.realpath(sys.argv[0]))  # this program has no module beside its script
     own = [os.path.realpath(path) for path in (sys.prefix, sys.base_prefix, site.USER_SITE) if path]
 
     def is_dropped(path: str) -> bool:
@@ -293,7 +301,8 @@ def _import_folders(words: list[str], top: str) -> list[str]:
     return [
         entry
         for entry, path in found
-        if path == top or not is_dropped(path) or any(path != at and _inside(path, at) for at in own)
+        if path == top
+        or (path != script and (not is_dropped(path) or any(path != at and _inside(path, at) for at in own)))
     ]
 
 

@@ -12,7 +12,7 @@ import stat
 from collections.abc import Iterable, Mapping
 from json import loads
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from zlib import adler32, crc32
 
 import policy
@@ -22,13 +22,15 @@ from policy.model.profile import Profile
 from policy.model.tier import Mode
 from policy.model.verdict import Limits, Problem, ProblemError
 from policy.rules.rulebook import RuleBook
-from policy.toml.schema import KeyPath, TomlDocument, TomlError, Value
 from runner.config.personal_settings import personal_patterns
 from runner.config.settings import ConfigError, ConfigLayer, LayerValues, Settings
 from runner.state import paths
 from runner.state.paths import ELSEWHERE, LOCAL_FILE, PROJECT_FILE, SYSTEM_FILE, setting_variables
 from runner.state.workspace import workspace_at, workspace_of
 from sandbox.inside.regular_file import NotRegularError, open_regular, read_descriptor
+
+if TYPE_CHECKING:  # most starts read no file of settings
+    from policy.toml.schema import KeyPath, Value
 
 Whose = Literal["system", "user", "repository", "named"]
 _LARGEST = 1 << 20  # bytes of one configuration file
@@ -82,8 +84,8 @@ def load(
             from runner.config.read_layer import read_variable
 
             settings = add_layer(settings, read_variable(name, environ[name], ELSEWHERE))
-    except TomlError as error:
-        raise ConfigError.of(error) from None
+    except ProblemError as error:
+        raise _as_config_error(error) from None
     # THREAT T115: paths in the workspace that programs of the user run because of the user's own settings are locked.
     home = os.path.realpath(paths.home(environ))
     found = personal_patterns(workspace_of(os.path.realpath(cwd), home), home, environ)
@@ -106,8 +108,15 @@ def shipped(config: Path | None = None) -> Settings:
     """Return the packaged settings with `config` as the only other layer, as on every machine. Raise ConfigError."""
     try:
         return packaged() if config is None else _with_file(packaged(), ConfigLayer.NAMED, config, False, {})
-    except TomlError as error:
-        raise ConfigError.of(error) from None
+    except ProblemError as error:
+        raise _as_config_error(error) from None
+
+
+def _as_config_error(error: ProblemError) -> ProblemError:
+    """Return the ConfigError for an error of a TOML text; another error as it is."""
+    from policy.toml.schema import TomlError  # only for errors
+
+    return ConfigError.of(error) if isinstance(error, TomlError) else error
 
 
 def _with_file(
@@ -131,8 +140,8 @@ def _with_file(
         from runner.config.read_layer import read_layer
 
         return add_layer(settings, read_layer(data, path, layer, trusted))
-    except (TomlError, ConfigError) as error:
-        if not (layer.came_along and unattended):
+    except ProblemError as error:
+        if not (layer.came_along and unattended and isinstance(_as_config_error(error), ConfigError)):
             raise
         notice = f"{error.problem.what}: {error.problem.why}; the configuration of the repository is ignored"
         return replace(settings, notices=(*settings.notices, notice))
@@ -302,7 +311,7 @@ def _shipped(package: str | None, name: str) -> str:
         return file.readall().decode("utf-8")
 
 
-FlagSettings = Mapping[KeyPath, tuple[str, Value]]  # by path: the option and its value
+FlagSettings = Mapping["KeyPath", tuple[str, "Value"]]  # by path: the option and its value
 
 
 def flag_settings(
@@ -311,7 +320,7 @@ def flag_settings(
     model: str | None = None,
     fallback: str | None = None,
     max_turns: int | None = None,
-    budget: Iterable[tuple[str, str, Value]] = (),
+    budget: "Iterable[tuple[str, str, Value]]" = (),
     least: str | None = None,
     unix: bool = False,
     no_instructions: bool = False,
@@ -368,5 +377,7 @@ def with_flags(settings: Settings, flags: FlagSettings) -> Settings:
         return settings
     values = {path: value for path, (_, value) in flags.items()}
     options = tuple((path, option) for path, (option, _) in flags.items())
+    from policy.toml.schema import TomlDocument
+
     given = LayerValues(ConfigLayer.FLAGS, TomlDocument("options", "", values), flags=options)
     return replace(settings, values={**settings.values, **values}, layers=(*settings.layers, given))

@@ -3,14 +3,17 @@
 import os
 from collections.abc import Mapping
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from policy.model.frozen import dataclass, field
 from policy.model.profile import Layer, Profile
 from policy.model.tier import Mode
 from policy.model.verdict import Problem, ProblemError
 from policy.rules.rulebook import RuleBook
-from policy.toml.schema import KeyPath, TomlDocument, TomlEntry, TomlError, Value, dotted
 from sandbox.backend import DIRECT, ContainerOptions, Level, NetworkOptions
+
+if TYPE_CHECKING:  # most starts read no file of settings, and its reader defines many classes
+    from policy.toml.schema import KeyPath, TomlDocument, TomlEntry, TomlError, Value
 
 
 class ConfigError(ProblemError):
@@ -27,7 +30,7 @@ class ConfigError(ProblemError):
         self.source, self.line, self.what = source, line, what or problem.what
 
     @classmethod
-    def of(cls, error: TomlError) -> "ConfigError":
+    def of(cls, error: "TomlError") -> "ConfigError":
         """Return a ConfigError with the problem and the place of a TomlError."""
         return cls(error.problem, source=error.source, line=error.line, what=error.what)
 
@@ -80,18 +83,18 @@ class LayerValues:
     """
 
     layer: ConfigLayer
-    document: TomlDocument
+    document: "TomlDocument"
     sha256: str = ""
     trusted: bool = False
-    flags: tuple[tuple[KeyPath, str], ...] = ()
-    left_out: frozenset[KeyPath] = frozenset()
+    flags: "tuple[tuple[KeyPath, str], ...]" = ()
+    left_out: "frozenset[KeyPath]" = frozenset()
 
     @property
     def bound(self) -> bool:
         """Return True if these values may only tighten."""
         return self.layer.came_along and not self.trusted
 
-    def place(self, path: KeyPath) -> tuple[str, int]:
+    def place(self, path: "KeyPath") -> tuple[str, int]:
         """Return the source and the line (from 1) of a key. The line of a variable or an option is 0."""
         if not self.document.text:
             return dict(self.flags).get(path, self.document.source), 0
@@ -132,13 +135,15 @@ class IgnoredSetting:
     """
 
     values: LayerValues
-    path: KeyPath = ()
-    entry: TomlEntry | None = None
+    path: "KeyPath" = ()
+    entry: "TomlEntry | None" = None
     never: bool = False
 
     @property
     def name(self) -> str:
         """Return the key, or the table in double brackets, as written in a file."""
+        from policy.toml.schema import dotted
+
         return f"[[{self.entry.name}]]" if self.entry else dotted(self.path)
 
 
@@ -164,7 +169,7 @@ class SettingNotice(str):
         return notice
 
 
-SettingOrigins = Mapping[KeyPath, tuple[SettingOrigin, ...]]
+SettingOrigins = Mapping["KeyPath", tuple[SettingOrigin, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,8 +208,8 @@ class Settings:
     models: Mapping[str, str] = field(default_factory=dict)
     max_turns: int | None = None
     notices: tuple[str, ...] = ()
-    values: Mapping[KeyPath, Value] = field(default_factory=dict)
-    lists: tuple[TomlEntry, ...] = ()
+    values: "Mapping[KeyPath, Value]" = field(default_factory=dict)
+    lists: "tuple[TomlEntry, ...]" = ()
     layers: tuple[LayerValues, ...] = ()
     original: str = ""
     apart: tuple[str, ...] = ()
@@ -214,7 +219,7 @@ class Settings:
         found = self.value(*path)
         return tuple(each for each in found if isinstance(each, str)) if isinstance(found, tuple) else ()
 
-    def value(self, *path: str) -> Value | None:
+    def value(self, *path: str) -> "Value | None":
         """Return the value of one key: that of the highest layer that may set the key, else the default in the table of
         keys.
         """
@@ -225,7 +230,7 @@ class Settings:
 
         return key_of(path).default
 
-    def entries(self, name: str) -> tuple[TomlEntry, ...]:
+    def entries(self, name: str) -> "tuple[TomlEntry, ...]":
         """Return every `[[name]]` entry in force, lowest layer first. Untrusted entries that would widen are not in
         force.
         """
@@ -240,7 +245,7 @@ class Settings:
 
         return web_fault(str(service), str(self.value("web", "url") or ""))
 
-    def named(self, *above: str) -> Mapping[str, Mapping[str, Value]]:
+    def named(self, *above: str) -> "Mapping[str, Mapping[str, Value]]":
         """Return, for rows such as `above.*.key`, the configured values of each name."""
         found: dict[str, dict[str, Value]] = {}
         for path, value in self.values.items():
