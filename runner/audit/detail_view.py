@@ -123,10 +123,14 @@ def _decision(deed: DecisionTrail) -> list[ExplanationSection]:
         problem = mapping(body.get("problem"))
         refusal = [text(problem.get("what"))] + [f"{name}: {text(problem.get(name))}" for name in ("why", "fix")]
         verdict = text(body.get("verdict"))
-        action = body.get("arguments", body.get("action"))
+        sent = "arguments" in body
+        why = text(mapping(body.get("because")).get("text"))
         return [
-            ("arguments, as the model sent them", shown([_plain(action)])),
+            ("arguments, as the model sent them", shown([_plain(body["arguments"])]))
+            if sent
+            else ("action", shown([_plain(body.get("action"))])),
             ("verdict", shown(["denied" if verdict == "deny" else verdict, *(refusal if problem else [])])),
+            *([("because", shown([why]))] if why else []),
         ]
     explained = sections(explanation)
     more = [

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from policy.model.profile import MAIN
 from policy.model.verdict import Problem
 from runner.audit.chain import AuditError, LogStore, Record, RecordRow, Wanted, append, digest, now
-from runner.audit.records import finished_body, started_body
+from runner.audit.records import Patching, finished_body, started_body
 from runner.audit.stores.sqlite import SqliteStore
 from runner.state.paths import is_configured, state_dir
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from runner.audit.records import (
         Decision,
         Forwarding,
-        Patching,
         Ran,
         RecordedPlan,
         RecordedReply,
         Refusal,
+        Reverting,
         SessionEnd,
         SessionInfo,
     )
@@ -163,9 +163,10 @@ class AuditLog:
         body = started_body(decision, process, agent, terminal=terminal)
         return self._append(body, "the start of a process could not be recorded, so it was ended")
 
-    def applied(self, session: str, patching: "Patching") -> int:
-        """Record that the user applies a patch to the workspace. Raises AuditError: then nothing may be changed."""
-        return self._append(patching.body(session), "the patch could not be recorded, so nothing was changed")
+    def applied(self, session: str, changing: "Patching | Reverting") -> int:
+        """Record that the user applies a patch, or undoes actions. Raises AuditError: then no patch may be applied."""
+        what = "patch" if isinstance(changing, Patching) else "undo"
+        return self._append(changing.body(session), f"the {what} could not be recorded, so nothing was changed")
 
     def forwarded(self, session: str, forwarding: "Forwarding") -> int:
         """Record that the user forwards a port. Raises AuditError: then the port must not be opened."""

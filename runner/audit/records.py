@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from policy.model.agent_limit import AgentLimit
     from runner.audit.fact_recorder import FactRecorder
     from runner.audit.flow_fields import RecordedFlow
+    from runner.changes.file_state import Change
     from runner.changes.transaction.report import RecordedFile, RecordedTransaction
 
 TEXT_KEPT = 16_384  # characters of one text
@@ -282,6 +283,15 @@ class Ran:
     hashes: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
 
+def ran_changes(started: float, changes: "Sequence[Change]") -> Ran:
+    """Return the run of an action that made these changes."""
+    from runner.changes.file_state import content_hash  # most records are of other actions
+
+    paths = [(f"{each.root}/{each.path}", each) for each in changes]
+    hashes = {path: (content_hash(each.before), content_hash(each.after)) for path, each in paths}
+    return Ran(started, changed=tuple((path, each.how) for path, each in paths), hashes=hashes)
+
+
 @dataclass(frozen=True, slots=True)
 class SessionEnd:
     """End of a model's session.
@@ -346,28 +356,67 @@ class Patching:
 
     def body(self, session: str) -> dict[str, object]:
         """Return the body of the decision to apply the patch. A `finished` record has its outcome."""
-        kinds = {"deleted": EffectKind.DELETES}
-        effects = [
-            Effect(kinds.get(how, EffectKind.WRITES), f"{self.workspace}/{path}", Scope.WORKSPACE)
-            for path, how in self.files[:LISTED]
-        ]
-        tier = Tier.WRITE.label
         action = {"type": "ApplyPatch", "path": bounded(self.name), "sha256": self.sha256, "reverse": self.reverse}
-        many = f"{len(self.files)} file{'s' * (len(self.files) != 1)}"
-        return {
-            **_head("applied", session),
-            "tool": "apply",
-            "action": action,
-            "effects": [_effect(effect) for effect in effects],
-            "tiers": [tier],
-            "counts": {"effects": len(self.files)},
-            "mode": "person",
-            "cell": {"tier": tier, "mode": "person", "ruling": "allow"},
-            "verdict": "allow",
-            "because": {"tier": tier, "text": f"the user applied a patch to {many}", "rule": "", "span": None},
-            "answer": {"question": "apply the patch?", "yes": True, "by": self.by, "feedback": None},
-            "backend": "none",
-        }
+        files = tuple((f"{self.workspace}/{path}", how) for path, how in self.files)
+        why = f"the user applied a patch to {_files(files)}"
+        return _applied(session, "apply", action, files, why, "apply the patch?", self.by)
+
+
+@dataclass(frozen=True, slots=True)
+class Reverting:
+    """Undo of actions that the user asked for.
+
+    Attributes:
+        steps: number of actions
+        redo: True if the last undo is undone instead
+        by: place where the user asked for it: `terminal`, `command line`, or a command of a session
+        files: pairs of an absolute path and the kind of change
+    """
+
+    steps: int
+    redo: bool
+    by: str
+    workspace: str
+    files: tuple[tuple[str, str], ...]
+
+    def body(self, session: str) -> dict[str, object]:
+        """Return the body of the decision to restore the files. A `finished` record has its outcome."""
+        action = {"type": "Undo", "path": bounded(self.workspace), "steps": self.steps, "redo": self.redo}
+        what = "the last undo" if self.redo else f"{self.steps} action{'s' * (self.steps != 1)}"
+        why = f"the user undid {what}, which changes {_files(self.files)}"
+        return _applied(session, "undo", action, self.files, why, "restore the files?", self.by)
+
+
+def _files(files: tuple[tuple[str, str], ...]) -> str:
+    return f"{len(files)} file{'s' * (len(files) != 1)}"
+
+
+def _applied(
+    session: str,
+    tool: str,
+    action: dict[str, object],
+    files: tuple[tuple[str, str], ...],
+    why: str,
+    question: str,
+    by: str,
+) -> dict[str, object]:
+    kinds = {"deleted": EffectKind.DELETES}
+    effects = [Effect(kinds.get(how, EffectKind.WRITES), path, Scope.WORKSPACE) for path, how in files[:LISTED]]
+    tier = Tier.WRITE.label
+    return {
+        **_head("applied", session),
+        "tool": tool,
+        "action": action,
+        "effects": [_effect(effect) for effect in effects],
+        "tiers": [tier],
+        "counts": {"effects": len(files)},
+        "mode": "person",
+        "cell": {"tier": tier, "mode": "person", "ruling": "allow"},
+        "verdict": "allow",
+        "because": {"tier": tier, "text": why, "rule": "", "span": None},
+        "answer": {"question": question, "yes": True, "by": by, "feedback": None},
+        "backend": "none",
+    }
 
 
 @dataclass(frozen=True, slots=True)

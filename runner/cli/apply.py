@@ -3,12 +3,13 @@
 import os
 import sys
 from hashlib import sha256
-from time import monotonic
+from time import monotonic, time
 from typing import TYPE_CHECKING, Annotated
 
 from policy.model.verdict import Problem
 from runner.audit.log import open_log
-from runner.audit.records import Patching, SessionInfo
+from runner.audit.records import Patching, SessionInfo, ran_changes
+from runner.changes.file_state import Change
 from runner.cli.gate import CWD, JSON, argument, switch
 from runner.cli.undo import snapshot_scope
 from runner.problems import Exit, Stopped, usage
@@ -182,14 +183,16 @@ def _apply(
         session = audit.session(SessionInfo("person", ground.workspace, unattended, None, ("agent", *sys.argv[1:])))
         number = audit.applied(session, patching)
         store, started = Store(place(paths.state_dir(os.environ), ground.workspace)), monotonic()
+        began, changes = time(), list[Change]()
         try:
             words = f"agent apply {'--reverse ' if patching.reverse else ''}{patching.name}"
             with convert_failures(store.folder):
                 done = apply(planned, ground, store, words, session, {danger.path for danger in dangers})
+                changes = store.changes(done.step) if done.step is not None else []
         except (PatchError, UndoError) as error:
             audit.finished(number, Outcome(1, seconds=monotonic() - started, problem=error.problem))
             raise Stopped(error.problem, Exit.FAILED) from None
         finally:
             store.close()
-        audit.finished(number, Outcome(0, seconds=monotonic() - started))
+        audit.finished(number, Outcome(0, seconds=monotonic() - started), ran_changes(began, changes))
     return done

@@ -1,6 +1,7 @@
 """`agent undo`: restore files as they were before the last actions, including files that a command changed."""
 
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,6 +12,7 @@ from runner.problems import Exit, Stopped, usage
 from runner.secrets.secret import register_environment
 from runner.state import paths
 from runner.state.paths import state_dir
+from runner.stderr import say
 from runner.text.json_line import json_line
 
 if TYPE_CHECKING:
@@ -62,13 +64,16 @@ def undo(
     from runner.changes.undo.scope import place
     from runner.changes.undo.store import Store, convert_failures
 
-    ground, _ = snapshot_scope(cwd)
+    ground, settings = snapshot_scope(cwd)
     kept = place(state_dir(os.environ), ground.workspace)
     exists = (kept / "steps.db").exists()
     if clear:
         return _clear(kept if exists else None, json)
     if not exists:
         return _nothing(json, show)
+    from runner.audit.log import open_log
+    from runner.audit.records import SessionInfo
+    from runner.audit.undo_record import UndoRecord
     from runner.changes.undo.lock import UndoError
     from runner.changes.undo.plan import Allowed
     from runner.changes.undo.revert import RevertRequest, recovered, revert
@@ -80,7 +85,20 @@ def undo(
             recovered(store, ground)
             print_notices(store.notices)
             return _list(store, json)
-        wish = RevertRequest(count or 1, redo=redo, dry=dry or diff, allowed=Allowed(force, auto_run))
+        wish = RevertRequest(
+            count or 1,
+            redo=redo,
+            dry=dry or diff,
+            allowed=Allowed(force, auto_run),
+            record=UndoRecord(
+                lambda: open_log(settings, os.environ),
+                SessionInfo("person", ground.workspace, not os.isatty(0), None, ("agent", *sys.argv[1:])),
+                ground.workspace,
+                "terminal" if os.isatty(0) else "command line",
+                say,
+                redo=redo,
+            ),
+        )
         try:
             with convert_failures(kept):
                 result = revert(store, ground, wish)

@@ -35,6 +35,7 @@ from runner.audit.records import (
     RecordedPlan,
     RecordedReply,
     Refusal,
+    Reverting,
     SessionEnd,
     SessionInfo,
 )
@@ -139,6 +140,7 @@ def everything(path: Path) -> None:
         log.finished(2, outcome, ran)
         log.started(2, "p1", agent="main", terminal=False)
         log.applied(session, Patching("p", "00", "terminal", False, "/w", (("a", "added"),)))
+        log.applied(session, Reverting(1, False, "/undo", "/w", (("/w/a", "deleted"),)))
         log.forwarded(session, Forwarding("p1", "c", 1, 2, "terminal"))
         log.planned(session, RecordedPlan("# a", "default", "terminal", "go", 1.0))
         log.replied(session, RecordedReply("s", "m", ("a",), "", True, "client", 1.0, "default", client=answer.client))

@@ -10,6 +10,8 @@ from typing import Any, cast
 
 import pytest
 
+from runner.audit.log import AuditLog
+from runner.audit.records import SessionInfo
 from runner.changes.undo.store import Store, UndoStep
 from runner.events import Display
 from runner.frontends.slash.command import SlashCommand
@@ -59,7 +61,10 @@ def test_nothing_is_closed_under_a_reader(world: UndoWorkspace, monkeypatch: pyt
 def test_an_undo_that_was_stopped_is_done_and_told(world: UndoWorkspace, monkeypatch: pytest.MonkeyPatch) -> None:
     undo = next(each for each in COMMANDS if each.name == "undo")
     events: list[object] = []
-    ctx = SimpleNamespace(undo=world.keeper, emit=events.append)
+    log = AuditLog.open(world.base / "audit.db")
+    session = log.session(SessionInfo("default", str(world.w), False, None))
+    ctx = SimpleNamespace(undo=world.keeper, emit=events.append, audit=log, session=session)
+    ctx.look = lambda: SimpleNamespace(workspace=str(world.w))
     desk = SimpleNamespace(conversation=SimpleNamespace(ctx=ctx))
     slow = Slow(monkeypatch)
 
@@ -75,3 +80,5 @@ def test_an_undo_that_was_stopped_is_done_and_told(world: UndoWorkspace, monkeyp
     asyncio.run(stopped(undo))
     assert (world.w / "a").read_text() == "one\n"
     assert [event.text.split("\n")[0] for event in events if isinstance(event, Display)] == ["undid 1: echo two > a"]
+    assert [record.kind for record in log.rows()] == ["finished", "applied", "session"], "newest first"
+    log.close()

@@ -1,5 +1,6 @@
 """Tests of undo as users have it: a scripted model in the real sandbox, then `agent undo` and /undo."""
 
+import hashlib
 import json
 import os
 import re
@@ -9,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -274,3 +276,59 @@ def test_on_a_real_terminal(base: Path) -> None:
         window.leave()
     finally:
         window.close()
+    (row,) = undone(harness)
+    assert row["session"] in {each["session"] for each in map(json.loads, export(harness)) if each["tool"] == "bash"}
+    assert (row["action"], row["answer"]["by"]) == (
+        {"path": str(harness.w), "redo": False, "steps": 1, "type": "Undo"},
+        "/undo",
+    )
+    assert row["kind"] == "applied"
+    changed = {each["path"].removeprefix(f"{harness.w}/"): each for each in row["outcome"]["changed"]}
+    assert changed["a.txt"]["how"] == "modified"
+    assert changed["a.txt"]["before"] == hashlib.sha256(b"two\n").hexdigest()
+    assert changed["a.txt"]["after"] == hashlib.sha256(b"never committed\n").hexdigest()
+    assert changed["src/m.py"]["how"] == "added"
+
+
+def export(harness: Harness) -> list[str]:
+    return harness.agent("audit", "export", "--format", "jsonl").stdout.splitlines()
+
+
+def undone(harness: Harness) -> list[dict[str, Any]]:
+    """Return the records of undos."""
+    return [row for row in map(json.loads, export(harness)) if row["tool"] == "undo"]
+
+
+def test_the_record_has_an_undo_and_a_redo_with_hashes(base: Path) -> None:
+    harness = Harness(base)
+    script = harness.model(("edit", {"path": "a.txt", "old_string": "never", "new_string": "once"}))
+    done = harness.agent("run", "--mode", "trust-project", "--model", f"scripted:{script}", "go")
+    assert done.returncode == 0, done.stderr
+    harness.agent("undo", "--dry-run")
+    assert undone(harness) == [], "a look is no undo"
+    assert harness.agent("undo").returncode == 0
+    assert harness.agent("undo", "--redo").returncode == 0
+    old, new = (hashlib.sha256(f"{word} committed\n".encode()).hexdigest() for word in ("never", "once"))
+    rows = sorted(undone(harness), key=lambda row: int(row["id"]))
+    assert [row["action"]["redo"] for row in rows] == [False, True]
+    for row, before, after in zip(rows, (new, old), (old, new), strict=True):
+        (file,) = row["outcome"]["changed"]
+        assert (file["how"], file["before"], file["after"]) == ("modified", before, after)
+        assert row["answer"]["by"] == "command line"
+    shown = harness.agent("audit", "show", "--text", str(rows[0]["id"])).stdout
+    assert f"modified {harness.w}/a.txt ({new[:16]} to {old[:16]})" in shown
+    assert "the user undid 1 action, which changes 1 file" in shown
+    assert harness.agent("audit", "verify").returncode == 0
+
+
+def test_an_undo_that_cannot_be_recorded_says_so_and_goes_on(base: Path) -> None:
+    harness = Harness(base)
+    script = harness.model(("edit", {"path": "a.txt", "old_string": "never", "new_string": "once"}))
+    harness.agent("run", "--mode", "trust-project", "--model", f"scripted:{script}", "go")
+    for path in (base / "state").glob("audit.db*"):
+        path.unlink()
+    (base / "state" / "audit.db").mkdir()
+    done = harness.agent("undo")
+    assert "this undo is not recorded" in done.stderr
+    assert done.returncode == 0, done.stderr
+    assert (harness.w / "a.txt").read_text() == "never committed\n"

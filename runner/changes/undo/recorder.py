@@ -38,7 +38,7 @@ from sandbox.workspace.protected_paths import Scan
 if TYPE_CHECKING:
     from runner.changes.transaction.judge import Judged, Standards
     from runner.changes.transaction.transaction import Transaction, Transferred
-    from runner.changes.undo.revert import RevertResult
+    from runner.changes.undo.revert import RevertRecord, RevertResult
 
 _SLOW = 1.0  # seconds of a first scan from which on its duration is reported
 _SAID = frozenset((file_state.TOO_BIG, file_state.NO_ROOM, file_state.CLOSED, file_state.MOVING, file_state.TOO_DEEP))
@@ -433,18 +433,19 @@ class SnapshotRecorder:
             self._say(text)
 
     @_alone
-    def revert(self, count: int) -> "RevertResult":
+    def revert(self, count: int, record: "RevertRecord | None" = None) -> "RevertResult":
         """Undo the last `count` actions of this session. Raise UndoError, OSError or sqlite3.Error."""
         from runner.changes.undo.revert import RevertRequest, revert  # most sessions undo nothing
 
         self._store = self._store or Store(self._folder)
-        return revert(self._store, self._scope, RevertRequest(count, session=self._session, lineage=self._lineage))
+        request = RevertRequest(count, session=self._session, lineage=self._lineage, record=record)
+        return revert(self._store, self._scope, request)
 
     @_alone
-    def rewind(self, count: int) -> tuple[bool, tuple[str, ...]]:
+    def rewind(self, count: int, record: "RevertRecord | None" = None) -> tuple[bool, tuple[str, ...]]:
         """Undo the last `count` actions for /rewind. Return True on success, and a report in lines. Never raise."""
         try:
-            result = self.revert(count)
+            result = self.revert(count, record)
         except (OSError, sqlite3.Error, UndoError) as error:
             return False, (f"nothing was undone: {_why(error)}",)
         from runner.changes.undo.text import revert_text

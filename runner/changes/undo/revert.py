@@ -2,7 +2,9 @@
 
 import errno
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Protocol
 
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem, Terms
@@ -20,6 +22,14 @@ from sandbox.linux.launch import known_trees, survey
 from sandbox.workspace.autorun import Watch
 
 
+class RevertRecord(Protocol):
+    """A recorder of an undo: `begin` is called before the first file is restored, and `end` with what was restored."""
+
+    def begin(self, changes: Sequence[Change], steps: int) -> None: ...
+
+    def end(self, changes: Sequence[Change]) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class RevertRequest:
     """The request to undo the last `count` actions.
@@ -31,6 +41,7 @@ class RevertRequest:
         allowed: The options that permit more than a plain undo.
         session: The session that the undo is recorded for.
         lineage: The runs whose actions are undone, or None for all actions.
+        record: The recorder of the undo, or None.
     """
 
     count: int = 1
@@ -39,6 +50,7 @@ class RevertRequest:
     allowed: Allowed = Allowed()
     session: str = ""
     lineage: SessionLineage | None = None
+    record: RevertRecord | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +119,12 @@ def _reverted(store: Store, bounds: Bounds, scope: SnapshotScope, request: Rever
             return RevertResult(steps, items, None, dead=dead)
         ids = tuple(step.id for step in steps)
         kind, words = "redo" if request.redo else "undo", ", ".join(map(str, ids))
+        changes = [Change(item.root, item.path, item.now, item.wanted) for item in doable]
+        changes += [Change(item.root, item.moved, item.wanted, None) for item in doable if item.moved]
+        if request.record is not None:
+            request.record.begin(changes, len(ids))
         number = store.begin(kind, words, request.session, "", roots, ids)
-        store.note(number, [Change(item.root, item.path, item.now, item.wanted) for item in doable])
-        store.note(number, [Change(item.root, item.moved, item.wanted, None) for item in doable if item.moved])
+        store.note(number, changes)
     items, aside = _restored(store, scope, request, terms, items, number)
     with store.transaction():
         reached = {item.root for item in items if item.obstacle is None}
@@ -124,6 +139,8 @@ def _reverted(store: Store, bounds: Bounds, scope: SnapshotScope, request: Rever
         # The steps are undone unless a later undo can still restore a path of them.
         if all(item.obstacle is Obstacle.NOT_KEPT for item in failed):
             _mark_undone(store, steps, request, number)
+    if request.record is not None:
+        request.record.end(store.changes(number))
     return RevertResult(steps, items, number, aside, dead)
 
 

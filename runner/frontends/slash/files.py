@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
+from runner.changes.file_state import Change
 from runner.frontends.slash.command import CommandHost, Mistake, Row, SlashCommand, say
 from runner.sessions.rewind import RewindPoint
 from runner.sessions.selection import SessionSelection
@@ -30,8 +31,39 @@ async def _undo(words: str, host: CommandHost) -> None:
     count = words or "1"
     if not count.isascii() or not count.isdigit() or not int(count[:9]) >= 1:
         raise Mistake(f"`{words}` is not a number of actions; write /undo, or /undo 3")
-    _, lines = await _to_its_end(partial(keeper.rewind, int(count[:9])))
+    _, lines = await _to_its_end(partial(keeper.rewind, int(count[:9]), _UndoInLoop(host, "/undo")))
     say(host, *lines)
+
+
+class _UndoInLoop:
+    """The recorder of an undo that runs in another thread. It writes the log of the session in the thread of the event
+    loop, which owns it.
+    """
+
+    def __init__(self, host: CommandHost, command: str) -> None:
+        from runner.audit.undo_record import UndoRecord
+
+        ctx = host.conversation.ctx
+        self._record = UndoRecord(
+            lambda: contextlib.nullcontext(ctx.audit),
+            ctx.session,
+            ctx.look().workspace,
+            command,
+            lambda text: say(host, text),
+        )
+        self._loop = asyncio.get_running_loop()
+
+    def begin(self, changes: Sequence[Change], steps: int) -> None:
+        self._in_loop(partial(self._record.begin, changes, steps))
+
+    def end(self, changes: Sequence[Change]) -> None:
+        self._in_loop(partial(self._record.end, changes))
+
+    def _in_loop(self, work: Callable[[], None]) -> None:
+        async def run() -> None:
+            work()
+
+        asyncio.run_coroutine_threadsafe(run(), self._loop).result()
 
 
 async def _to_its_end(work: Callable[[], T]) -> T:
@@ -83,7 +115,7 @@ async def _rewind(words: str, host: CommandHost) -> None:
         return
     steps = _since(await asyncio.to_thread(keeper.actions), mark) if keeper is not None else 0
     if how != "talk" and keeper is not None and steps:
-        done, lines = await _to_its_end(partial(keeper.rewind, steps))
+        done, lines = await _to_its_end(partial(keeper.rewind, steps, _UndoInLoop(host, "/rewind")))
         say(host, *lines)
         if not done:
             return  # the conversation does not go back either, to stay consistent with the files
