@@ -16,6 +16,7 @@ from runner.engine.judge import judge_call
 from runner.engine.run_context import RunContext
 from runner.engine.steering import STANDARD_INPUT
 from runner.engine.tool_calls import CallResult, Judgement, ModelCall
+from runner.engine.transaction_helper import helper_ahead
 from runner.engine.turns import TurnLoop
 from runner.events import Denied, ErrorRaised, Prompted, RunEnded
 from runner.messages import ImageBlock, Message, ProviderError, TextBlock, Usage, UserBlock, UserMessage
@@ -118,7 +119,7 @@ async def run(
             asked, typed = UserMessage(blocks), typed or (prompt if len(blocks) > 1 else "")
             work.messages.append(asked)
             ctx.journal.message(asked, typed=typed)
-        async with asyncio.timeout(ctx.live.limits.seconds) as clock:
+        async with asyncio.timeout(ctx.live.limits.seconds) as clock, helper_ahead(ctx):
             reason = refusal or await work.through(clock.when())
         exit = Exit.DENIED if work.denied or refusal else Exit.DONE
     except BudgetExceeded as end:

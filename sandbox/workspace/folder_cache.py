@@ -263,11 +263,11 @@ class FolderTree:
 
     def _kind(self, device: int, path: str) -> int:
         """Return the kind of the file system that has the folder or file at `path`; 0 if it is unknown."""
-        if device not in self._kinds:
+        if (kind := self._kinds.get(device)) is None:
             answer = ctypes.create_string_buffer(256)
             asked = ctypes.CDLL(None).statfs(os.fsencode(path), answer)
-            self._kinds[device] = int.from_bytes(answer.raw[:8], sys.byteorder) if asked == 0 else 0
-        return self._kinds[device]
+            kind = self._kinds[device] = int.from_bytes(answer.raw[:8], sys.byteorder) if asked == 0 else 0
+        return kind
 
     def _counted(self, path: str, folder: Folder) -> bool:
         """Return True if the link counts of the files in an unchanged folder are unchanged too."""

@@ -8,18 +8,25 @@ import os
 import struct
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from policy.model.verdict import Permit, Terms
 from runner.approval.approver import No, Yes
 from runner.changes.undo.revert import RevertRequest, revert
 from runner.changes.undo.scope import place
 from runner.changes.undo.store import Store
 from runner.cli.undo import snapshot_scope
+from runner.engine import transaction_helper
 from runner.events import ActionFinished
 from runner.state.paths import state_dir
+from sandbox.backend import ChangeLayer, Outcome
+from sandbox.linux.backend import Linux
+from sandbox.linux.helper_handle import HelperHandle
 from tests.process.test_flow_session import BAD, LIBRARY, MANIFEST, READ, Person, audit, results
 from tests.process.test_sub_agents import Played, bash, play
+from tests.sandbox.test_sandbox_many import left_behind
 from tests.support.layers import overlays_work
 
 pytestmark = pytest.mark.skipif(not overlays_work(), reason="this user cannot mount an overlay")
@@ -151,9 +158,71 @@ def test_conflicts_are_reported_to_the_model(work: Path, tmp_path: Path, monkeyp
     assert "another program changed it while the command ran" in results(played)
 
 
-def test_a_process_that_stays_ends_transactions(work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_stays_ends_transactions(
+    work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     start = ("bash", {"command": "touch b; sleep 86.25", "background": True})
     played = play(tmp_path, monkeypatch, {"main": [[start], [bash("echo two > a")], "done"]})
     assert (work / "a").read_text() == "two\n"
-    assert not (state_dir(os.environ) / "transactions").exists(), results(played)
+    bodies = [json.loads(line) for line in audit(monkeypatch, capsys, "export", "--format", "jsonl").splitlines()]
+    assert len([body for body in bodies if body.get("outcome")]) >= 2
+    assert not any("transaction" in (body.get("outcome") or {}) for body in bodies), results(played)
     assert [end.status for end in ends(played)][1] == 0
+
+
+class Launches:
+    """The helpers with layers that a session starts, each with the number of actions that had finished by then."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.finished = list[int]()
+        self._done = 0
+        monkeypatch.setattr(transaction_helper, "_AFTER", 0.0)
+        launch, run = Linux._launch, Linux.run
+
+        def counting(backend: Linux, terms: Terms, layer: ChangeLayer | None = None, folder: str = "") -> HelperHandle:
+            if layer is not None or folder:
+                self.finished.append(self._done)
+            return launch(backend, terms, layer, folder)
+
+        async def running(backend: Linux, permit: Permit, **told: Any) -> Outcome:
+            try:
+                return await run(backend, permit, **told)
+            finally:
+                self._done += 1
+
+        monkeypatch.setattr(Linux, "_launch", counting)
+        monkeypatch.setattr(Linux, "run", running)
+
+
+def test_the_helper_of_writing_commands_is_started_before_them(
+    work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launches = Launches(monkeypatch)
+    played = play(tmp_path, monkeypatch, {"main": [[bash("sleep 1; cat a")], [bash("echo two > a")], "done"]})
+    assert [end.status for end in ends(played)] == [0, 0]
+    assert (work / "a").read_text() == "two\n"
+    assert launches.finished == [0], "one helper, which is started while the first command still runs"
+    assert left_behind() == []
+    assert not list((state_dir(os.environ) / "transactions").glob("*/*"))
+
+
+def test_a_prepared_helper_ends_with_its_session(work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    launches = Launches(monkeypatch)
+    play(tmp_path, monkeypatch, {"main": [[bash("sleep 1; cat a")], "done"]})
+    assert launches.finished == [0]
+    assert left_behind() == []
+    assert not list((state_dir(os.environ) / "transactions").glob("*/*"))
+    play(tmp_path, monkeypatch, {"main": ["done"]})  # the session ends while the helper may be starting
+    assert left_behind() == []
+    assert not list((state_dir(os.environ) / "transactions").glob("*/*"))
+
+
+def test_no_helper_is_prepared_without_transactions(
+    work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "h/.config/ringfence/config.toml").write_text("[sandbox]\ntransactions = false\n")
+    launches = Launches(monkeypatch)
+    played = play(tmp_path, monkeypatch, {"main": [[bash("sleep 1; cat a")], [bash("echo two > a")], "done"]})
+    assert [end.status for end in ends(played)] == [0, 0]
+    assert launches.finished == []
+    assert not (state_dir(os.environ) / "transactions").exists()

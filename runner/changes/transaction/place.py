@@ -53,6 +53,14 @@ def folder_of(state: Path, workspace: str) -> Path:
     return state / _FOLDER / workspace_key(workspace)
 
 
+def made_folder_of(state: Path, workspace: str) -> Path:
+    """Return the same folder, made if it is missing. Raise OSError."""
+    above = folder_of(state, workspace)
+    layers_folder(state)
+    above.mkdir(mode=0o700, exist_ok=True)
+    return above
+
+
 class MadeAhead:
     """The folders of a transaction that were made before it is known whether the command runs as one.
 

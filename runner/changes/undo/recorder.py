@@ -158,9 +158,14 @@ class SnapshotRecorder:
         one for this action, it is no command that may write the workspace alone, or a process that stays may write
         there as well.
         """
-        terms = permit.terms
-        if not (chosen or self._scope.transactions.enabled) or type(permit.action) not in (RunScript, RunArgv):
+        if type(permit.action) not in (RunScript, RunArgv):
             return None  # a process that stays is a RunScript as well
+        return self.place_of_transactions(permit.terms, chosen=chosen)
+
+    def place_of_transactions(self, terms: Terms, *, chosen: bool = False) -> Path | None:
+        """Return the private state folder for transactions of commands under `terms`; None as `transactions` does."""
+        if not (chosen or self._scope.transactions.enabled):
+            return None
         if terms.rights is not Rights.WORKSPACE_WRITE or terms.writable or self._writers():
             return None
         from sandbox.inside import renames  # most processes run no transaction
