@@ -146,7 +146,12 @@ async def run(
     if ctx.tries.list is not None:
         from runner.engine.settle import settle_at_end  # only for rules that try
 
-        if (denied := await settle_at_end(ctx, stopped=stopped)) is not None:
+        try:
+            denied = await settle_at_end(ctx, stopped=stopped)
+        except Exception:  # from the approver or a listener
+            _end_run(work, ctx, Exit.FAILED, "the approver or a listener failed", None)
+            raise
+        if denied is not None:
             work.denied.append(denied)
             exit = Exit.DENIED if exit is Exit.DONE else exit
     _tell_decisions(work, ctx)

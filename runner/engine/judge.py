@@ -251,17 +251,22 @@ def may_try(verdict: Verdict, ctx: RunContext) -> bool:
 
 async def with_try(question: Question, ctx: RunContext) -> Question:
     """Return the question, with the answer `try` if the command can run on a layer and writes only the workspace."""
-    if question.ask.terms.writable:
-        return question
+    tries = await has_layer(question.ask, ctx)
+    return replace(question, card=replace(question.card, tries=True)) if tries else question
+
+
+async def has_layer(ask: Ask, ctx: RunContext) -> bool:
+    """Return True if the command of a question can run on a layer and writes only the workspace."""
+    if ask.terms.writable:
+        return False
     from runner.changes.transaction.transaction import why_no_layer  # only for a command that can be tried
 
-    permit = preview_of(question.ask).permit
+    permit = preview_of(ask).permit
     try:
-        if (state := place_of_try(permit, ctx)) is None or await why_no_layer(state, permit.terms, ctx.sandbox):
-            return question
+        state = place_of_try(permit, ctx)
+        return state is not None and not await why_no_layer(state, permit.terms, ctx.sandbox)
     except OSError:  # there is no place for the layer
-        return question
-    return replace(question, card=replace(question.card, tries=True))
+        return False
 
 
 def place_of_try(permit: Permit, ctx: RunContext) -> Path | None:

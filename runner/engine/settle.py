@@ -15,7 +15,7 @@ from runner.approval.approver import Answer, Halt, Kept, No
 from runner.audit.records import Ran, RecordedAnswer
 from runner.engine.authorize import Authorization, Evaluation
 from runner.engine.execute import decision_of, execute_call, record_decision
-from runner.engine.judge import CallRequester, evaluate_action, may_try
+from runner.engine.judge import CallRequester, evaluate_action, has_layer, may_try
 from runner.engine.run_context import RunContext
 from runner.engine.tool_calls import CallResult, Judgement, ModelCall
 from runner.engine.waiting import TriedRun, WaitingList
@@ -32,7 +32,7 @@ _NO_WORKSPACE = (AskUser, ManageTasks, SearchTools)  # actions that neither see 
 _NOTHING = "nothing of what the tried commands of this turn changed can be kept"
 
 
-def must_settle(action: Action, verdict: Verdict, ctx: RunContext) -> str:
+async def must_settle(action: Action, verdict: Verdict, ctx: RunContext) -> str:
     """Return why the waiting changes must be decided before an action with this verdict, or an empty text."""
     waiting = ctx.tries.list
     if waiting is None:
@@ -41,9 +41,10 @@ def must_settle(action: Action, verdict: Verdict, ctx: RunContext) -> str:
     if isinstance(verdict, Deny) or isinstance(action, _NO_WORKSPACE):
         return ""
     if may_try(verdict, ctx) and isinstance(verdict, Ask) and verdict.tries:
-        if waiting.takes(preview_of(verdict).permit):
+        if not waiting.takes(preview_of(verdict).permit):
+            return "the next command needs other rights"
+        if await has_layer(verdict, ctx):
             return ""
-        return "the next command needs other rights"
     return f"the next action needs the workspace as it is: {one_line(action_words(action, ctx.cwd), _LONGEST)}"
 
 
@@ -170,7 +171,7 @@ async def _keep(
         ctx.changed.update(result.changed)
     words = _named(waiting)
     said = f"kept {kept}" if result.problem is None else f"nothing was kept: {result.problem.why}"
-    said += "".join(f"\n{each.what}; {each.fix}" for each in result.reports)
+    said += "".join(f"\n{one_line(f'{each.what}; {each.fix}', 1000)}" for each in result.reports)
     ctx.emit(ActionFinished(key, 0, 0.0, None, result.reports, result.problem, said, None, record=records[-1]))
     ctx.tries.note(ctx.redactor.text(f"{answerer(answer.by)} decided about what {words} changed: {said}"))
     if ctx.flow is not None and (held := ctx.flow.take_held()):
@@ -193,7 +194,7 @@ def _named(waiting: WaitingList) -> str:
 async def settle_at_end(ctx: RunContext, *, stopped: bool) -> Denied | None:
     """Decide about the changes that wait when a turn ends. Without a user nothing is kept, and the user finds a patch.
 
-    `stopped` is True if the task of the caller was cancelled. Raise nothing.
+    `stopped` is True if the task of the caller was cancelled. Raise what the approver or a listener raises.
     """
     tries = ctx.tries
     if tries.list is None:
@@ -210,4 +211,7 @@ async def settle_at_end(ctx: RunContext, *, stopped: bool) -> Denied | None:
         tries.leave("the question was stopped", ctx.emit)
     except ProblemError as error:  # such as a record that cannot be written
         tries.lose(f"{error.problem.what}: {error.problem.why}", ctx.emit)
+    except Exception:  # from the approver or a listener; the caller reports it
+        tries.leave("the question failed", lambda event: None)
+        raise
     return None

@@ -330,7 +330,7 @@ class TurnLoop:
             from runner.engine.settle import must_settle  # only for rules that try
 
             verdict = evaluate_action(planned.action, self._ctx).verdict
-            await self._settle(must_settle(planned.action, verdict, self._ctx))
+            await self._settle(await must_settle(planned.action, verdict, self._ctx))
 
     async def _settle_hooked(self, judged: Judgement | Proposal | CallResult) -> Judgement | Proposal | CallResult:
         """Do the same for a call that hooks changed, and return its judgement as of now."""
@@ -338,7 +338,7 @@ class TurnLoop:
             return judged
         from runner.engine.settle import must_settle  # only for rules that try
 
-        if not (why := must_settle(judged.planned.action, judged.evaluation.verdict, self._ctx)):
+        if not (why := await must_settle(judged.planned.action, judged.evaluation.verdict, self._ctx)):
             return judged
         await self._settle(why)
         requester = CallRequester(self._ctx, judged.planned.call, hooked=judged.hooked)

@@ -481,6 +481,34 @@ def test_a_sub_agent_is_asked_as_soon_as_its_command_has_ended(
     assert files(work) == {**PLAIN, "a": "two\n"}
 
 
+@pytest.mark.threat("T317")
+def test_a_command_with_other_rights_waits_for_the_decision(
+    work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rule covers both commands, and the second one may read a file that the first one may not."""
+    rule = RULE.replace('"do.py", "**"]', '["do.py", "/**"], "**"]')
+    (tmp_path / "h/.config/ringfence/config.toml").write_text(rule)
+    (tmp_path / "other.py").write_text("print(open('a').read())\n")
+    user = TryingUser(everything, Yes())
+    other = ("bash", {"command": f"python3 {tmp_path}/other.py"})
+    played = turn(tmp_path, monkeypatch, user, [do("echo two > a")], [other])
+    assert user.asked[0].again.startswith("the next"), user.asked[0].again
+    assert "two" in played.results[1], "it runs after the decision"
+
+
+@pytest.mark.threat("T317")
+def test_an_approver_that_fails_at_the_end_keeps_nothing(
+    work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(question: Question) -> Answer:
+        raise RuntimeError("the terminal is gone")
+
+    with pytest.raises(RuntimeError, match="is gone"):
+        turn(tmp_path, monkeypatch, TryingUser(fails), [do("echo two > a")])
+    assert files(work) == PLAIN
+    assert not layers()
+
+
 def test_commands_that_changed_nothing_leave_no_question(
     work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
