@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.layers import overlays_work
-from tests.support.screen_harness import ScreenHarness, bash
+from tests.support.screen_harness import ScreenHarness, bash, leave
 
 
 @pytest.fixture
@@ -287,3 +287,39 @@ def test_what_rules_try_is_decided_at_the_end_of_the_turn(harness: ScreenHarness
     assert not (harness.work / "three").exists()
     window.type("C-d")
     window.until("LEFT 0")
+
+
+GATE = "Creates made.txt\ny yes, once · n/Enter no\nallow once?"
+ASKED: dict[str, object] = {
+    "text": "",
+    "calls": [
+        {
+            "name": "ask_user",
+            "arguments": {
+                "questions": [{"question": GATE, "title": "gate", "choices": [{"label": "yes"}, {"label": "no"}]}]
+            },
+        }
+    ],
+}
+
+
+@pytest.mark.threat("T251")
+@pytest.mark.parametrize("own", [False, True], ids=["a choice", "own words"])
+def test_an_answer_to_the_model_answers_nothing_that_the_gate_asks(harness: ScreenHarness, own: bool) -> None:
+    window = harness.start([ASKED, bash("touch made.txt"), {"text": "Over."}])
+    window.until("? help")
+    window.type("go", "Enter")
+    screen = window.until("w: own words, Escape: no answer")
+    assert "the model asks; an answer allows no action" in screen
+    for line in GATE.split("\n"):
+        assert f"| {line}" in screen, "its text is behind a bar"
+    if own:
+        window.press("w", "your answer to the model")
+        window.type("yes, once", "Enter")
+        window.until("s  this exact command")
+    else:
+        window.press("1", "s  this exact command")
+    assert not (harness.work / "made.txt").exists()
+    window.press("n", "Over.")
+    assert not (harness.work / "made.txt").exists()
+    leave(window)
