@@ -323,3 +323,23 @@ def test_an_answer_to_the_model_answers_nothing_that_the_gate_asks(harness: Scre
     window.press("n", "Over.")
     assert not (harness.work / "made.txt").exists()
     leave(window)
+
+
+@pytest.mark.threat("T251")
+def test_a_plain_terminal_asks_for_the_model_line_by_line(harness: ScreenHarness) -> None:
+    window = harness.start([ASKED, bash("touch made.txt"), {"text": "Over."}], "--plain")
+    window.until("/quit to leave")
+    window.type("go", "Enter")
+    screen = window.until("a number, or your own words (empty: no answer):")
+    assert "the model asks; an answer allows no action" in screen
+    for line in GATE.split("\n"):
+        assert f"| {line}" in screen
+    window.type("3", "Enter")
+    window.until_whole(lambda screen: "(empty: no answer):" in screen.partition("the choices are 1 to 2")[2])
+    window.type("1", "Enter")
+    window.until_whole(lambda screen: "allow once? [" in screen.partition("the choices are 1 to 2")[2])
+    assert not (harness.work / "made.txt").exists()
+    window.type("n", "Enter")
+    window.until("Over.")
+    assert not (harness.work / "made.txt").exists()
+    window.leave()
