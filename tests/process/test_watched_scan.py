@@ -28,8 +28,9 @@ Trees = tuple[FolderTrees, Path]
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Watch each tree from the first scan on."""
+    """Watch each tree from the first scan on, whatever other tests in this process watch."""
     monkeypatch.setattr(folder_cache, "_OFTEN", 1)
+    monkeypatch.setattr(tree_watch, "_INSTANCES", 100)
 
 
 @pytest.fixture
