@@ -293,8 +293,10 @@ def replay(
         with AuditLog.open_to_read(path) as log, closing(counted(deeds(log, query, limit=limit), "replayed")) as every:
             cases = Replay(log.facts, look_at if look else None)
             for deed in every:
-                if deed.record.kind != "decided":
+                if deed.malformed:
                     found.malformed += 1
+                elif deed.record.kind != "decided":
+                    found.by_user += 1
                 else:
                     judge = policies.of(deed)
                     again = judge if isinstance(judge, NotRecorded) else cases.rejudge(deed, judge)

@@ -247,7 +247,7 @@ OUTPUTS: tuple[JsonOutput, ...] = (
         "The recorded actions whose verdict differs under another policy.",
         _fields(
             """replayed number, policy text, differences objects, changes objects, counts object, unknown objects,
-            malformed number, looked number, above objects"""
+            malformed number, by_user number, looked number, above objects"""
         ),
         open=True,
     ),

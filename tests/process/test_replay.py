@@ -599,6 +599,21 @@ def test_a_malformed_call_is_counted_and_not_judged(tmp_path: Path) -> None:
     assert "1 malformed call not replayed: no policy judges a call that is no action" in told
 
 
+def test_a_step_of_the_user_is_counted_and_is_no_malformed_call(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    calls = '[[turn]]\ncalls = [{ name = "write", arguments = { path = "a", content = "b" } }]\n'
+    (tmp_path / "script.toml").write_text(calls)
+    agent("run", "--mode=accept-edits", f"--model=scripted:{tmp_path}/script.toml", "go", cwd=work, home=tmp_path)
+    assert (work / "a").read_text() == "b"
+    agent("undo", cwd=work, home=tmp_path)
+    assert not (work / "a").exists()
+    replayed = json.loads(agent("audit", "replay", "--json", cwd=work, home=tmp_path).stdout)
+    assert (replayed["replayed"], replayed["malformed"], replayed["by_user"]) == (1, 0, 1)
+    told = agent("audit", "replay", cwd=work, home=tmp_path).stdout
+    assert "1 step of the user not replayed: a policy judges actions of the model" in told
+
+
 ENDS = [
     ((), 0, {"allowed": 0, "asked": 0, "denied": 0, "tier": 0}, "by what holds now, nothing differs"),
     (("--policy", "@/new.toml"), 0, {"allowed": 2, "asked": 0, "denied": 1, "tier": 0}, "another file"),

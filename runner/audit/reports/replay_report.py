@@ -71,6 +71,7 @@ class Replayed:
     def __init__(self) -> None:
         self.count = 0
         self.malformed = 0  # number of malformed calls, which no policy can judge
+        self.by_user = 0  # number of steps of the user, which no policy judges (an applied patch, an undo, a port)
         self.looked = 0  # number of verdicts that depend on today's disk
         self.differences: list[Difference] = []
         self.unknown: dict[NotRecorded, list[int]] = {}
@@ -187,6 +188,8 @@ def _counts(replayed: Replayed) -> Iterator[str]:
         yield visible(f"unknown {len(numbers):>5}  {kind.kind} (record {named}){way}", lines=False)
     if replayed.malformed:
         yield f"{many(replayed.malformed, 'malformed call')} not replayed: no policy judges a call that is no action"
+    if replayed.by_user:
+        yield f"{many(replayed.by_user, 'step')} of the user not replayed: a policy judges actions of the model"
     if replayed.looked:
         yield f"{replayed.looked} of the verdicts use the files on the disk today"
 
@@ -227,6 +230,7 @@ def document(found: Replayed, policy: str, above: Iterable[Difference] = ()) -> 
         "counts": {change.name.lower(): count for change, count in found.counts.items()},
         "unknown": [{"why": kind.kind, "records": numbers} for kind, numbers in found.unknown.items()],
         "malformed": found.malformed,
+        "by_user": found.by_user,
         "looked": found.looked,
         "above": [each.deed.record.id for each in above],
     }
