@@ -222,7 +222,7 @@ class Interpreter:
             self.findings.runs(found, f"runs `{name}`, a program of the workspace", Check.WORKSPACE_PROGRAM, span)
             return None
         folder, _, base = name.rpartition("/")
-        if _GIT_PROGRAMS.fullmatch(folder):
+        if folder.endswith("git-core") and _GIT_PROGRAMS.fullmatch(folder):
             return base
         if folder in _BIN or self.facts.which(base) == name:
             rule = self.rules.find(base)

@@ -135,16 +135,19 @@ _TOP = (
 _GIT_FOLDER = (
     r"\$\{?GIT_(?:COMMON_)?DIR\}?|\$\(\s*git rev-parse --(?:absolute-)?git-(?:common-)?dir\s*\)"
 )
+# Each match of `_TOP` and `_GIT_FOLDER` contains one of these. Most texts contain none, so nothing is compiled.
+_TOP_WORDS = ("PWD", "pwd", "GIT_", "CLAUDE_PROJECT_DIR", "workspaceFolder", "git rev-parse")
 _WRAPPERS = frozenset((
     "exec", "env", "command", "builtin", "nohup", "nice", "setsid", "sudo", "doas", "time", "xargs", "timeout",
     "stdbuf", "then", "do", "else", "if", "while", "until", "!", "eval", "trap", "and", "or", "not",
 ))
 _FLAGS_BEFORE_FILE = frozenset(("-F", "--rcfile", "--init-file"))  # ssh(1), bash(1)
 _FLAGS_BEFORE_PROGRAM = frozenset(("-x", "--exec", "--extcmd", "--upload-pack", "--receive-pack", "-exec", "-execdir"))
-_INTERPRETERS = (
-    r"(?:.*/)?(?:(?:ba|da|z|k|mk|fi|c|tc)?sh|(?:python|pypy|perl|ruby|php|lua)[\d.]*|node|deno|bun|luajit|tclsh|Rscript"
-    r"|guile|elixir|java|osascript|source|\.)"
-)
+_INTERPRETERS = frozenset((
+    "sh", "bash", "dash", "zsh", "ksh", "mksh", "fish", "csh", "tcsh", "node", "deno", "bun", "luajit", "tclsh",
+    "Rscript", "guile", "elixir", "java", "osascript", "source", ".",
+))
+_VERSIONED = ("python", "pypy", "perl", "ruby", "php", "lua")  # interpreters whose name may end in a version
 _ASSIGNMENT = late(r"[A-Za-z_]\w*=")
 _VARIABLE = late(r"\$(?:\{([A-Za-z_]\w*)[^}]*\}|([A-Za-z_]\w*)|\{[^}]*\}|[@*#?$!0-9-])")
 _FILE_NAME = late(r"\.?[\w-]*[A-Za-z][\w-]*(?:\.[A-Za-z][\w-]*)+|\.[A-Za-z][\w-]*")
@@ -220,7 +223,7 @@ def _command_paths(
         if runs and not word.startswith("-"):
             if word.startswith("@") or "/" in word:  # other programs are found on PATH
                 yield from _path_in_word(word.removeprefix("@"), certain=word.startswith("@"))
-            runs, reads = word in _WRAPPERS, re.fullmatch(_INTERPRETERS, word) is not None
+            runs, reads = word in _WRAPPERS, _is_interpreter(word)
         elif word in _FLAGS_BEFORE_PROGRAM:
             runs = True
         elif all_words and word in _FLAGS_BEFORE_FILE:
@@ -237,6 +240,14 @@ def _command_paths(
             reads = False
         elif all_words or (loose and word.startswith(("./", "../"))):
             yield from _path_in_word(word.removeprefix("@"), certain=False)
+
+
+def _is_interpreter(program: str) -> bool:
+    name = program.rpartition("/")[2]
+    if name in _INTERPRETERS:
+        return True
+    versions = (name.removeprefix(each) for each in _VERSIONED if name.startswith(each))
+    return any(all(char == "." or char.isdecimal() for char in version) for version in versions)
 
 
 def _argument_paths(word: str) -> Iterator[str]:
@@ -273,7 +284,7 @@ def _split_words(text: str, variables: Mapping[str, str]) -> Iterator[tuple[str 
     NUL in a word represents text known only at run time.
     """
     text = text.replace(_UNKNOWN, "")
-    if "$" in text or "`" in text:
+    if ("$" in text or "`" in text) and any(each in text for each in _TOP_WORDS):
         text = re.sub(_GIT_FOLDER, ".git", re.sub(_TOP, ".", text))
     inner: list[str] = []
     word, has_word, quoted, quote, at = "", False, False, "", 0

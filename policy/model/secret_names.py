@@ -51,6 +51,16 @@ _BEFORE_ENDING = (
     r"|[._-](?:bac?k(?:up)?|old|orig))(\.[^.]+)?"
 )
 _FLAGS = re.IGNORECASE | re.DOTALL
+# The hooks that `git init` writes into each repository. None has a mark, and compiling the pattern of the marks for
+# them would take a hundredth of a short command.
+SAMPLES = frozenset(
+    f"{hook}.sample"
+    for hook in (
+        *("applypatch-msg", "commit-msg", "fsmonitor-watchman", "post-update", "pre-applypatch", "pre-commit"),
+        *("pre-merge-commit", "pre-push", "pre-rebase", "pre-receive", "prepare-commit-msg", "push-to-checkout"),
+        *("sendemail-validate", "update"),
+    )
+)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -70,6 +80,8 @@ def originals(name: str) -> tuple[str, ...]:
 def _copied(name: str) -> list[str]:
     # Every pattern of `_COPIES` and `_BEFORE_ENDING` needs one of these signs, a dot not only before the first one.
     if "." not in name[1:] and not any(sign in name for sign in "~#,_- ") and "copy" not in name.lower():
+        return []
+    if name in SAMPLES:
         return []
     # Without `IGNORECASE`, which some letters outside of ASCII need, the pattern compiles in half of the time.
     if not (re.search(_MARKS, name.lower()) if name.isascii() else re.search(_MARKS, name, re.IGNORECASE)):

@@ -298,6 +298,7 @@ def parse_examples(text: str, file: str) -> tuple[RuleExample, ...]:
 
 
 RuleIndex = dict[str, Any]  # see `RuleBook.index`
+_PROGRAM, _OF, _TABLE = "|", ">", ";"  # before a program, its place, and each of its tables in the text of an index
 
 
 class _IndexedChunks(Mapping[str, list[Chunk]]):
@@ -305,30 +306,44 @@ class _IndexedChunks(Mapping[str, list[Chunk]]):
 
     __slots__ = ("_cut", "_files", "_programs")
 
-    def __init__(self, files: Mapping[str, str], programs: dict[str, Any]) -> None:
+    def __init__(self, files: Mapping[str, str], programs: str) -> None:
         self._files, self._programs = files, programs
         self._cut: dict[str, list[Chunk]] = {}
+
+    def _place(self, name: str) -> str:
+        """Return the text of the index about a program; an empty text if there is none."""
+        if _PROGRAM in name or _OF in name:
+            return ""
+        begin = f"{_PROGRAM}{name}{_OF}"
+        found = self._programs.find(begin)
+        start = found + len(begin)
+        return self._programs[start : self._programs.index(_PROGRAM, start)] if found >= 0 else ""
 
     def __getitem__(self, name: str) -> list[Chunk]:
         found = self._cut.get(name)
         if found is None:
-            place = self._programs[name]
-            found = self[place] if isinstance(place, str) else _cut_out(self._files, *place)
+            first, *places = self._place(name).split(_TABLE)
+            if not first:
+                raise KeyError(name)
+            found = _cut_out(self._files, first, places) if places else self[first]
             self._cut[name] = found
         return found
 
     def __contains__(self, name: object) -> bool:
-        return name in self._programs
+        return isinstance(name, str) and bool(self._place(name))
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._programs)
+        return (each.partition(_OF)[0] for each in self._programs.split(_PROGRAM)[1:-1])
 
     def __len__(self) -> int:
-        return len(self._programs)
+        return self._programs.count(_PROGRAM) - 1
 
 
-def _cut_out(files: Mapping[str, str], file: str, places: list[Any]) -> list[Chunk]:
-    return [Chunk(tuple(words.split()), files[file][start:end], file, line) for words, start, end, line in places]
+def _cut_out(files: Mapping[str, str], file: str, places: Iterable[str]) -> list[Chunk]:
+    cut = []
+    for start, end, line, *words in map(str.split, places):
+        cut.append(Chunk(tuple(words), files[file][int(start) : int(end)], file, int(line)))
+    return cut
 
 
 class RuleBook:
@@ -372,27 +387,30 @@ class RuleBook:
         return self._digest
 
     def index(self) -> RuleIndex:
-        """Return the places of all tables as JSON data: `programs` by name, and the `sets` of each file; and `digest`.
+        """Return the places of all tables as JSON data: `programs`, the `sets` of each file, and `digest`.
 
-        A program has its file and, for each table, the words of its header, its first and last character in the file,
-        and its line. Another name of a program has that name alone.
+        `programs` is one text, because a short command reads the places of a few programs of thousands. A program has
+        its file and, for each table, its place: its first and last character in the file, its line, and the words of
+        its header. Another name of a program has that name alone.
         """
-        programs: dict[str, Any] = {}
+        programs = _PROGRAM
         for name, own in self._chunks.items():
             program = own[0].words[0]
-            programs[name] = program if name != program else (own[0].file, [self._place(chunk) for chunk in own])
+            place = program if name != program else _TABLE.join((own[0].file, *map(self._place, own)))
+            programs += f"{name}{_OF}{place}{_PROGRAM}"
+            assert not {_PROGRAM, _OF, _TABLE} & {*name, *own[0].file, *(char for each in own for char in each.words)}
         sets = {
             file: [self._place(chunk) for chunk in chunks(text, file) if chunk.words == _SETS]
             for file, text in self.files.items()
         }
         return {"programs": programs, "sets": sets, "digest": self.digest}
 
-    def _place(self, chunk: Chunk) -> tuple[str, int, int, int]:
+    def _place(self, chunk: Chunk) -> str:
         text = self.files[chunk.file]
         start = 0
         for _ in range(chunk.line - 1):
             start = text.index("\n", start) + 1
-        return " ".join(chunk.words), start, start + len(chunk.text), chunk.line
+        return " ".join((str(start), str(start + len(chunk.text)), str(chunk.line), *chunk.words))
 
     def find(self, name: str) -> CommandRule | None:
         """Return the rule of the program `name`, or None for an unknown program."""

@@ -25,6 +25,7 @@ from policy.languages.settings_paths import (
 from policy.model.secret_paths import inside
 from sandbox.inside.regular_file import read_start
 from sandbox.workspace.git_settings import included_place, possible_with_includes
+from sandbox.workspace.path_patterns import expanded_pattern
 
 _LONGEST = 1 << 20  # bytes of one file
 _MOST_FILES = 100  # files that are read through includes
@@ -186,9 +187,7 @@ def _ssh(left: list[str], home: str) -> Iterator[tuple[SettingKind, str]]:
                 for each in setting[2].split():
                     place = full_path(each.strip('"'), f"{home}/.ssh", home)
                     yield SettingKind.FILE, place
-                    from glob import glob  # few users include files
-
-                    left += [hit for hit in sorted(glob(place)) if hit not in left]
+                    left += [hit for hit in sorted(expanded_pattern("/", place)) if hit not in left]
 
 
 def _in_scripts(left: list[str], includes: str, workspace: str, home: str) -> Iterator[tuple[SettingKind, str]]:

@@ -6,7 +6,6 @@ that a command created is scanned as well; harmless files that Git itself create
 """
 
 import contextlib
-import glob
 import os
 import shutil
 import tempfile
@@ -144,7 +143,10 @@ class Watch:
         top = self.terms.workspace
         # `found` has targets of links that did not exist before the command and that it may have created.
         places = {*protected.named, *self.found.named, *self.found.led}
-        paths |= {path for named in places for path in appearing(top, (glob.escape(os.path.relpath(named, top)),))}
+        if places:
+            from glob import escape  # few commands make such files
+
+            paths |= {path for named in places for path in appearing(top, (escape(os.path.relpath(named, top)),))}
         paths -= set(self.terms.write)
         present: Present = {}
         for path, device, number, birth in marks(tuple(paths)):

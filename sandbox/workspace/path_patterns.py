@@ -3,7 +3,6 @@
 import contextlib
 import ctypes
 import fnmatch
-import glob
 import os
 import stat
 import struct
@@ -30,9 +29,17 @@ def candidates(root: str, patterns: tuple[str, ...]) -> Iterator[tuple[str, str]
 
 def expanded_pattern(root: str, pattern: str) -> list[str]:
     """Return the existing paths that match a pattern with wildcards, or the one path of a pattern without wildcards."""
-    if any(c in pattern for c in "*?["):
-        return glob.glob(os.path.join(glob.escape(root), pattern), include_hidden=True)
-    return [os.path.join(root, pattern)]
+    wild = min((at for c in "*?[" if (at := pattern.find(c)) >= 0), default=-1)
+    if wild < 0:
+        return [os.path.join(root, pattern)]
+    try:
+        if not os.listdir(os.path.join(root, pattern[:wild].rpartition("/")[0])):
+            return []
+    except OSError:  # most repositories have no `.git/modules`, for example
+        return []
+    from glob import escape, glob
+
+    return glob(os.path.join(escape(root), pattern), include_hidden=True)
 
 
 def marks(paths: tuple[str, ...]) -> tuple[tuple[str, int, int, int], ...]:

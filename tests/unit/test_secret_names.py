@@ -1,5 +1,6 @@
 """Tests of the names of secret files: the lists of the packaged profile, and the copies that editors make."""
 
+import re
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from policy.classify import classify
 from policy.model.action import RunScript
-from policy.model.secret_names import MOST, holds_login, originals
+from policy.model.secret_names import _MARKS, MOST, SAMPLES, holds_login, originals
 from policy.model.secret_paths import Secrets
 from policy.model.tier import Tier
 from sandbox.workspace.folder_cache import FolderTrees
@@ -212,3 +213,7 @@ def test_a_file_of_settings_is_secret_while_it_holds_a_login(
         assert masked() is secret, "what was remembered of it does not outlive its content"
         tiers = classify(RunScript(f"cat sub/{name}", str(work)), facts, BOOK, profile()).tiers
         assert (tiers[0] is Tier.SECRET) is secret
+
+
+def test_the_hooks_of_a_new_repository_are_copies_of_nothing() -> None:
+    assert not [name for name in SAMPLES if re.search(_MARKS, name)]
