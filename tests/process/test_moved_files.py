@@ -47,8 +47,8 @@ class Mover:
     def __init__(self, workspace: str, times: int) -> None:
         self.workspace, self.times, self.count = Path(workspace), times, 0
 
-    def __call__(self, terms: Terms, scratch: str, cache: Path | None = None) -> Scan:
-        found = survey(terms, scratch, cache)
+    def __call__(self, terms: Terms, scratch: str, cache: Path | None = None, *, layered: bool = False) -> Scan:
+        found = survey(terms, scratch, cache, layered=layered)
         if self.count < self.times:
             self.count += 1
             (self.workspace / "first").rename(self.workspace / f"moved-{self.count}")
