@@ -120,8 +120,9 @@ def outcome(place: CliHarness, line: Line) -> tuple[object, ...]:
 def record(place: CliHarness) -> list[str]:
     done = place.agent("audit", "export", "--format", "jsonl")
     assert done.returncode == 0, done.stderr
-    # The count of input bytes depends on whether a command that reads none ends before they are passed on.
-    return [CHANGING.sub("#", re.sub(r'"stdin":\d+', "", line)) for line in done.stdout.splitlines()]
+    # The count of input bytes depends on whether a command that reads none ends before they are passed on, and the
+    # memory of a command on what its helper had when it was started.
+    return [CHANGING.sub("#", re.sub(r'"(stdin|memory)":\d+', "", line)) for line in done.stdout.splitlines()]
 
 
 PARTS = 4  # of the lines, which tests compare side by side
