@@ -14,7 +14,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from policy.model.verdict import Allow, Problem, ProblemError, Rights
-from runner.approval.approver import chosen_numbers
 from runner.audit.log import open_log
 from runner.audit.records import Ran
 from runner.changes.review.apply_plan import plan
@@ -212,6 +211,7 @@ class _PreviewEvents(EventReport):
 
 def _asked(items: Sequence[ChoiceItem], lines: Sequence[str]) -> frozenset[int]:
     """Ask which items to keep, and return their numbers, from 1. Without an answer none is kept."""
+    from runner.approval.approver import chosen_numbers
     from runner.config.trust.prompt import typed_line
 
     while True:
