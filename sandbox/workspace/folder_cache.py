@@ -47,7 +47,7 @@ FEW = 500  # files: counting the links of fewer takes no noticeable time
 PATIENCE, LONG_PATIENCE = 1.0, 60.0
 WORTH = 256  # folders: reading fewer takes less time than reading a cache file
 KEPT = 32  # cache files, and trees in memory; older ones are removed
-_OFTEN = 3  # the `renew` from which on a tree is watched; a process that runs one command needs fewer
+_OFTEN = 4  # the `renew` from which on a tree is watched; a process that runs one command needs fewer
 # statfs(2), linux/magic.h: ext2-4, XFS, Btrfs, tmpfs, ramfs, F2FS, ZFS, overlayfs, bcachefs
 _LOCAL = frozenset(
     (0xEF53, 0x58465342, 0x9123683E, 0x01021994, 0x858458F6, 0xF2F52010, 0x2FC12FC1, 0x794C7630, 0xCA451A4E)
