@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from runner.secrets import secret
 from tests.support.container_bench import Dock, dock
 from tests.support.places import TESTS
 from tests.support.sandbox_bench import USERS, Bench, make
@@ -134,6 +135,14 @@ def pytest_runtestloop() -> Generator[None, object, object]:
     with tempfile.TemporaryDirectory(prefix="ringfence-tests-") as folder, contextlib.chdir(folder):
         os.chmod(folder, 0o755)  # other users look into it as well
         return (yield)
+
+
+@pytest.fixture(autouse=True)
+def _own_secrets() -> Iterator[None]:
+    """Forget the secrets that a test registered, which would be masked or held back in the output of later tests."""
+    before = len(secret._registered)
+    yield
+    del secret._registered[before:]
 
 
 @pytest.fixture(scope="session")

@@ -75,10 +75,18 @@ def test_both_answer_alike(tmp_path: Path, words: tuple[str, ...], given: str, c
         (home / "script.toml").write_text(SCRIPT)
         done = run([AGENT, *words], cwd=work, env=environ, input=given, capture_output=True, text=True, timeout=120)
         answers.append((done.returncode, masked(done.stdout), masked(done.stderr)))
-        left.append(sorted(str(path) for path in home.rglob("*") if path.is_dir()))
+        left.append(folders(home))
     assert answers[0] == answers[1]
     assert left[0] == left[1]
     assert answers[0][0] == code, answers[0]
+
+
+def folders(home: Path) -> list[str]:
+    """Return the folders that a command left, without those for a helper that is prepared while the model answers: they
+    are made only if the answer takes long enough.
+    """
+    found = (path.relative_to(home) for path in home.rglob("*") if path.is_dir())
+    return sorted(str(path) for path in found if not {"workspaces", "transactions"} & {*path.parts})
 
 
 def masked(text: str) -> str:

@@ -20,7 +20,7 @@ from runner.agent.open_session import SessionOptions, open_session
 from runner.approval.approver import Answer, Edited, Halt, Kept, No, Question, Try, Yes
 from runner.config import load
 from runner.engine.run_limits import RunLimits
-from runner.events import ActionFinished, Denied, Notice
+from runner.events import ActionFinished, CommandOutput, Denied, Notice
 from runner.messages import ProviderError
 from runner.problems import Exit
 from runner.providers import OpenModel
@@ -531,4 +531,5 @@ def test_the_output_of_each_command_is_shown_while_it_runs(
     played = turn(tmp_path, monkeypatch, TryingUser(No()), [do("echo hello; echo two > a")])
     ends = [event for event in played.events if isinstance(event, ActionFinished)]
     assert "hello" in ends[0].text
-    assert any(getattr(event, "text", "") == "hello\n" for event in played.events)
+    shown = [event.text for event in played.events if isinstance(event, CommandOutput)]
+    assert "".join(shown) == "hello\n"

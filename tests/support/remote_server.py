@@ -85,9 +85,10 @@ class RemoteProcess:
         lines = {"Host": self.host, **(headers or {})}
         head = f"{method} {path} HTTP/1.1\r\n" + "".join(f"{name}: {value}\r\n" for name, value in lines.items())
         with self.raw() as client:
-            client.sendall(f"{head}\r\n".encode())
             data = b""
+            # A server may refuse the request before it has read all of it.
             with contextlib.suppress(ConnectionError, ssl.SSLError):
+                client.sendall(f"{head}\r\n".encode())
                 while more := client.recv(1 << 16):
                     data += more
         return Reply(data)
