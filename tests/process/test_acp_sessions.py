@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.editor_client import Answerer, EditorClient, bash, place, select
+from tests.support.layers import overlays_work
 
 pytest.importorskip("acp")  # an extra
 
@@ -84,6 +85,71 @@ def test_each_option_is_the_answer_with_that_scope(option: str, runs: bool, reme
         editor.prompt(session, "/grants")
         assert editor.told(session).count("made by a redirection") >= remembered
         assert ("made by a redirection" in editor.told(session)) is bool(remembered)
+
+
+def select_each(*options: str) -> Answerer:
+    """Return the answers that select these options, one after the other; the last one also answers later requests."""
+    left = list(options)
+    return lambda asked: select(left.pop(0) if len(left) > 1 else left[0])(asked)
+
+
+TWO = bash('python3 -c \'open("b", "w"); open("c", "w")\'; echo said')
+ONE = bash('python3 -c \'open("b", "w")\'')
+
+
+@pytest.mark.threat("T311")
+@pytest.mark.skipif(not overlays_work(), reason="this user cannot mount an overlay")
+@pytest.mark.parametrize(("turn", "options", "left", "stop"), [
+    (TWO, ("try", "keep"), "bc", "end_turn"),
+    (TWO, ("try", "choose", "no", "keep"), "c", "end_turn"),
+    (TWO, ("try", "choose", "no", "no"), "", "end_turn"),
+    (TWO, ("try", "choose", "keep", "yes"), "", "end_turn"),  # not offered: nothing is kept
+    (TWO, ("try", "choose", "keep", "stop"), "", "cancelled"),
+    (TWO, ("try", "run"), "bc", "end_turn"),
+    (TWO, ("try", "no"), "", "end_turn"),
+    (TWO, ("try", "yes"), "", "end_turn"),  # could mean the changes or one more run
+    (TWO, ("try", "stop"), "", "cancelled"),
+    (ONE, ("try", "choose"), "", "end_turn"),  # not offered for one change
+    (bash("python3 -c 1"), ("try", "keep"), "", "end_turn"),
+], ids=lambda value: " ".join(value) if isinstance(value, tuple) else "")  # fmt: skip
+def test_a_command_is_tried_and_its_changes_are_decided(
+    turn: str, options: tuple[str, ...], left: str, stop: str, tmp_path: Path
+) -> None:
+    talk = place(tmp_path, turn)
+    with EditorClient(talk, answer=select_each(*options)) as editor:
+        done = editor.prompt(editor.new(), "go")
+        assert done["stopReason"] == stop
+        assert [name for name in "bc" if (talk.work / name).exists()] == list(left)
+        assert len(editor.asked) == len(options)
+        first, second = (each["params"] for each in editor.asked[:2])
+        assert [each["optionId"] for each in first["options"]][:2] == ["yes", "try"]
+        named = {each["optionId"]: each["kind"] for each in second["options"]}
+        assert named["keep"] == "allow_once"
+        assert named["no"] == "reject_once"
+        assert ("choose" in named) is (turn == TWO)
+        if turn == TWO:
+            text = json.dumps(second["toolCall"]["content"])
+            assert "2 changes wait for your answer" in text
+            assert "said" in text
+        rows = [row["answer"] for row in talk.audit() if row.get("answer")]
+    assert stop == "cancelled" or all(each["by"] == "ACP client probe 1.0" for each in rows)
+
+
+@pytest.mark.threat("T317")
+@pytest.mark.skipif(not overlays_work(), reason="this user cannot mount an overlay")
+@pytest.mark.parametrize(("option", "kept"), [("keep", True), ("no", False), ("run", False)])
+def test_commands_that_a_rule_tries_end_in_one_question(option: str, kept: bool, tmp_path: Path) -> None:
+    talk = place(tmp_path, bash("python3 make.py b"), bash("python3 make.py c"))
+    (talk.work / "make.py").write_text('import sys; open(sys.argv[1], "w")')
+    settings = tmp_path / "config/ringfence"
+    settings.mkdir(parents=True)
+    rule = '[[rule]]\nverdict = "try"\nrun = ["python3", "make.py", "**"]\nwhy = "look first"\n'
+    (settings / "config.toml").write_text(rule)
+    with EditorClient(talk, answer=select(option)) as editor:
+        editor.prompt(editor.new(), "go")
+        (asked,) = editor.asked
+        assert [each["optionId"] for each in asked["params"]["options"]] == ["keep", "choose", "no", "stop"]
+        assert [(talk.work / name).exists() for name in "bc"] == [kept, kept]
 
 
 def test_a_reason_reaches_the_model(tmp_path: Path) -> None:
@@ -297,6 +363,7 @@ def test_an_editor_that_shows_kinds_gets_the_narrowest_option_of_each(
             editor.prompt(session, "go")
             for asked in editor.asked:
                 assert [each["kind"] for each in asked["params"]["options"]] == ["allow_once", "reject_once"]
+                assert asked["params"]["options"][0]["optionId"] != "try"
             assert bool(editor.asked) is (turns != (CHOICES,))
             assert told in editor.told(session)
             modes = [each["currentModeId"] for each in editor.of_kind("current_mode_update")] or [mode]

@@ -6,7 +6,7 @@ Everything else is a no. A request is open only while its turn waits for it.
 
 THREAT T311: an editor may show the kinds of options ("Accept", "Always accept") instead of their names, and select the
 last one of a kind, so that its user approves more than was meant. Such an editor gets one option of each kind, the
-narrowest one, none that remembers or changes the mode, and the card as a message.
+narrowest one, none that remembers or changes the mode, and the card as a message. It gets no try either.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -23,23 +23,26 @@ from runner.approval.approver import (
     MODES_AFTER_PLAN,
     Answer,
     Halt,
+    Kept,
     Later,
     Leave,
     No,
     PlanAnswer,
     Question,
     Stay,
+    Try,
     Yes,
 )
 from runner.approval.model_questions import AskedByModel, ModelAnswer
 from runner.approval.open_questions import question_text
 from runner.approval.remembered import NOTHING, Offer
-from runner.event_values import Pick
+from runner.event_values import Pick, TriedCommand
 from runner.frontends.acp.markdown import fenced, inert
 from runner.frontends.acp.updates import SessionUpdates, ToolContent, dumped, kind_of, shown
 from runner.text.sanitize import one_line, visible, visible_prose
 
-YES, NO, STOP, EDITS = "yes", "no", "stop", "a"
+YES, NO, STOP, EDITS, TRY = "yes", "no", "stop", "a", "try"
+KEEP, CHOOSE, RUN = "keep", "choose", "run"  # answers to what a tried command changed
 _LONGEST_NAME = 300  # characters of an option
 _LONGEST_FEEDBACK = 4000  # characters of a reason for a no
 _WIDE = 100  # columns of a card
@@ -89,7 +92,11 @@ def reply_of(result: object, offered: Collection[str]) -> EditorReply:
 def options_of(question: Question, mask: Callable[[str], str] = lambda text: text) -> list[schema.PermissionOption]:
     """Return the options of a question of the gate. An option that remembers exists only if the gate offers it."""
     card = question.card
+    if card.tried is not None:
+        return _options_after_try(card.tried)
     options = [_option(YES, "Yes, once", "allow_once")]
+    if card.tries:
+        options.append(_option(TRY, "Try it without network, and decide about what it changed", "allow_once"))
     if card.edits:
         options.append(_option(EDITS, ALL_EDITS[:1].upper() + ALL_EDITS[1:], "allow_always"))
     for pick in card.choices:
@@ -100,6 +107,19 @@ def options_of(question: Question, mask: Callable[[str], str] = lambda text: tex
         if not pick.yes:
             options.append(_option(pick.keys[0], mask(f"No, and never {pick.where}: {pick.words}"), "reject_always"))
     return [*options, _option(STOP, "No, and stop; I say what to do instead", "reject_once")]
+
+
+def _options_after_try(tried: TriedCommand) -> list[schema.PermissionOption]:
+    """Return the options of the question about what a command did in a try."""
+    count = len(tried.items)
+    everything = "Keep all changes" if count > 1 else "Keep the change" if count else "Use its output"
+    options = [_option(KEEP, everything, "allow_once")]
+    if count > 1:
+        options.append(_option(CHOOSE, f"Choose which of the {count} changes to keep", "allow_once"))
+    if tried.runs:
+        options.append(_option(RUN, "Discard what it did, and run it as usual", "allow_once"))
+    options.append(_option(NO, "Discard everything", "reject_once"))
+    return [*options, _option(STOP, "Discard everything, and stop; I say what to do instead", "reject_once")]
 
 
 def one_of_each_kind(options: Sequence[schema.PermissionOption]) -> list[schema.PermissionOption]:
@@ -115,9 +135,13 @@ def answer_of(question: Question, reply: EditorReply) -> Answer:
     """Return the answer to a question of the gate that a reply means."""
     if reply.cancelled or reply.option == STOP:
         return Halt()
+    if (tried := question.card.tried) is not None:
+        return _answer_after_try(tried, reply)
     match reply.option:
         case "yes":
             return Yes()
+        case "try" if question.card.tries:
+            return Try()
         case "no":
             return No(reply.feedback)
         case "a" if question.card.edits:
@@ -129,6 +153,16 @@ def answer_of(question: Question, reply: EditorReply) -> Answer:
                 case kept:
                     return Yes(kept) if kept.ruling is Ruling.ALLOW else No(reply.feedback, keep=kept)
     return No(reply.why or _SAID_NO)
+
+
+def _answer_after_try(tried: TriedCommand, reply: EditorReply) -> Answer:
+    match reply.option:
+        case "keep":
+            return Kept(frozenset(range(1, len(tried.items) + 1)))
+        case "run" if tried.runs:
+            return Yes()
+        case _:
+            return No(reply.feedback or reply.why or None)
 
 
 def _remembering(choices: Sequence[Pick]) -> set[str]:
@@ -149,6 +183,11 @@ class EditorQuestions:
         self._mask = mask
         self._shows_kinds = any(each in name for each in _SHOW_KINDS)
         self._others = 0  # requests that belong to no call
+
+    @property
+    def tries(self) -> bool:
+        """Return True if the editor can ask about the changes of a tried command."""
+        return not self._shows_kinds
 
     async def ask(self, ask: Ask, offer: Offer = NOTHING) -> Answer:
         """Return no: the question has no call that the editor shows."""
@@ -228,7 +267,27 @@ class EditorQuestions:
             status="pending",
             content=[*call.content, *content],
         )
-        return answer_of(question, await self._request(update, options))
+        reply = await self._request(update, options)
+        if reply.option == CHOOSE and question.card.tried is not None:
+            return await self._chosen(question.card.tried)
+        return answer_of(question, reply)
+
+    async def _chosen(self, tried: TriedCommand) -> Answer:
+        """Ask about each change of a tried command. After an answer that is none, nothing is kept."""
+        kept: set[int] = set()
+        options = [_option(KEEP, "Keep it", "allow_once"), _option(NO, "Discard it", "reject_once")]
+        options.append(_option(STOP, "Discard everything, and stop", "reject_once"))
+        for number, item in enumerate(tried.items, 1):
+            title = f"Keep change {number} of {len(tried.items)}?"
+            text = fenced(visible(self._mask(item), lines=False))
+            reply = await self._request(self._other(title, text, "edit"), options)
+            if reply.cancelled or reply.option == STOP:
+                return Halt()
+            if not reply.option:
+                return No(reply.why or None)
+            if reply.option == KEEP:
+                kept.add(number)
+        return Kept(frozenset(kept)) if kept else No()
 
     def _other(self, title: str, content: str, kind: schema.ToolKind) -> Any:
         self._others += 1
