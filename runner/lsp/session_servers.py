@@ -298,7 +298,7 @@ class CodeServer:
         self._used = time.monotonic()
         self._ready = False  # True once it has started
         self._busy = 0  # questions and edits that use the server now
-        self._stamps: dict[str, tuple[int, int, int]] = {}  # of open documents, to see changes by other actions
+        self._stamps: dict[str, tuple[int, ...]] = {}  # of open documents, to see changes by other actions
 
     @contextlib.contextmanager
     def used(self) -> Iterator[None]:
@@ -389,6 +389,7 @@ class CodeServer:
 
     async def shown(self, path: str, ctx: "RunContext") -> FileText:
         """Tell the server the present text of the file, and return the text. Raise CodeUnanswered."""
+        stamp = _stamp(path)  # before the text: a change while it is read is then seen by the next look
         content = await read_text(path, ctx)
         if isinstance(content, Problem):
             raise CodeUnanswered(content)
@@ -398,14 +399,15 @@ class CodeServer:
                 Problem("nothing was asked", f"the language server `{self.config.name}` ended", "try again")
             )
         client.show(path, content.text)
-        self._stamps[path] = _stamp(path)
+        self._stamps[path] = stamp
         return content
 
     async def refresh(self, ctx: "RunContext") -> None:
         """Tell the server the texts of open documents that other actions have changed since then."""
         client = self._client
         for path in client.open_paths if client is not None else ():
-            if self._stamps.get(path) == _stamp(path) or client is None:
+            stamp = _stamp(path)
+            if self._stamps.get(path) == stamp or client is None:
                 continue
             content = await read_text(path, ctx)
             if isinstance(content, Problem):
@@ -413,7 +415,7 @@ class CodeServer:
                 self._stamps.pop(path, None)
             else:
                 client.show(path, content.text)
-                self._stamps[path] = _stamp(path)
+                self._stamps[path] = stamp
 
     async def before(self, path: str, ctx: "RunContext") -> "FileWatch | None":
         """Return the diagnostics of the file before an edit, or None if they are not known in time."""
@@ -585,13 +587,13 @@ async def _ended(ctx: "RunContext", id: str, why: str) -> None:
     await ctx.processes.end(id, why)
 
 
-def _stamp(path: str) -> tuple[int, int, int]:
+def _stamp(path: str) -> tuple[int, ...]:
     """Return what shows that a file has changed. Nothing of the file is read."""
     try:
         found = os.lstat(path)
     except OSError:
-        return (0, 0, 0)
-    return (found.st_mtime_ns, found.st_size, found.st_ino)
+        return ()
+    return (found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino)
 
 
 @dataclass(frozen=True, slots=True)

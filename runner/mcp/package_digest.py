@@ -8,6 +8,7 @@ import json
 import os
 import re
 import stat
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
 from hashlib import file_digest, sha256
@@ -44,8 +45,9 @@ _CONTAINERS = ("docker", "podman")
 _PACKAGE_FLAGS = ("-p", "--package", "--from", "--spec")  # flags whose value is the package
 _EXACT = re.compile(r".+(?:@\d+\.\d+\.\d+[0-9A-Za-z.+-]*|==\d[0-9A-Za-z.+!-]*|@sha256:[0-9a-f]{64})")
 
-Digested = tuple[int, int, int]  # modification time, size and number (inode) of a file
+Digested = tuple[int, ...]  # times of modification and change, size, number (inode) and device of a file
 _known: dict[str, tuple[Digested, str]] = {}  # SHA-256 of files by path
+_SETTLED = 2_000_000_000  # nanoseconds after which a further change of a file certainly has another time
 
 
 class PackageState(StrEnum):
@@ -277,6 +279,7 @@ class _Digester:
         """Add one file. A link is its target as text; a missing file and one that is no regular file are a fact."""
         if path in self._files:
             return
+        now = time.time_ns()
         try:
             found = os.lstat(path)
         except OSError:
@@ -290,12 +293,17 @@ class _Digester:
             return
         self._bytes += found.st_size
         self._large = self._large or self._bytes > MOST_BYTES or len(self._files) >= MOST_FILES
-        self._files[path] = "" if self._large else _digest(path, found)
+        self._files[path] = "" if self._large else _digest(path, found, settled=now - found.st_ctime_ns > _SETTLED)
 
 
-def _digest(path: str, found: os.stat_result) -> str:
-    """Return the SHA-256 of a regular file. A file with the same time, size and number is not read again."""
-    stamp = (found.st_mtime_ns, found.st_size, found.st_ino)
+def _digest(path: str, found: os.stat_result, *, settled: bool) -> str:
+    """Return the SHA-256 of a regular file. A file that was `settled` is not read again while its times, size and
+    number are the same.
+
+    THREAT T183: programs can restore the time of modification, but not that of the last change (inode(7)). Two changes
+    that follow each other quickly may have the same time.
+    """
+    stamp = (found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino, found.st_dev)
     known = _known.get(path)
     if known is not None and known[0] == stamp:
         return known[1]
@@ -305,7 +313,8 @@ def _digest(path: str, found: os.stat_result) -> str:
         return "special"
     with open(handle, "rb") as file:
         digest = file_digest(file, "sha256").hexdigest()
-    _known[path] = (stamp, digest)
+    if settled:
+        _known[path] = (stamp, digest)
     return digest
 
 

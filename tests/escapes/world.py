@@ -53,6 +53,16 @@ time.sleep(3600)
 """
 
 
+def unused_port() -> int:
+    """Return a TCP port that nobody uses, and that the kernel gives to nobody who asks for any port (ip(7))."""
+    first, _ = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
+    while True:
+        port = secrets.choice(range(10_000, int(first)))
+        with socket.socket() as free, contextlib.suppress(OSError):
+            free.bind(("", port))
+            return port
+
+
 class World:
     """Made once for a user; `lay` makes a fresh workspace and home for each attempt."""
 
@@ -122,9 +132,7 @@ class World:
                 heard.bind(("", port))
                 self._keep(heard, name)
             self.told[name] = heard.getsockname()[1] or port
-        free = socket.create_server(("127.0.0.1", 0))
-        self.told["inward"] = free.getsockname()[1]
-        free.close()
+        self.told["inward"] = unused_port()
         paths = {"abstract": f"\0{self.plain}-service", "giver": f"\0{self.plain}-giver"}
         paths |= {"socket": str(self.outside / "socket"), "bus": str(self.outside / "bus")}
         for name, path in paths.items():

@@ -8,7 +8,6 @@ import os
 import select
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -71,7 +70,7 @@ ROWS = [
     ("kill -9 $$", {}, None, "it ends itself"),
     ("printf 'a%.0s' $(seq 70000)", {}, None, "more than a pipe holds"),
     ("sleep 0.3; echo late", {}, None, "longer than the first wait"),
-    ("echo first; sleep 60", {"wall": 0.5}, None, "the wall time"),
+    ("echo first; sleep 60", {"wall": 3.0}, None, "the wall time"),
     ("sleep 60", {"wall": 0.001}, None, "a wall time below that of the first wait"),
     ("while :; do echo 0123456789; done", {"output": 5000}, None, "the output limit"),
     ("yes | head -c 300000", {"output": 300000}, None, "exactly the output limit"),
@@ -129,16 +128,23 @@ def test_a_helper_serves_several_commands(terms: Terms, tmp_path: Path) -> None:
 
 
 @contextlib.contextmanager
-def hearing(number: int, act: Callable[[], object]) -> Iterator[None]:
+def hearing(number: int, act: Callable[[], object]) -> Iterator[Callable[[float], None]]:
+    """Handle a signal by `act`. Yield a function that sends it to this process after some seconds. All of them have
+    come when the former handler is in force again, which may end the process.
+    """
     before = signal.signal(number, lambda *_: act())
+    timers: list[threading.Timer] = []
+
+    def send_after(seconds: float) -> None:
+        timers.append(threading.Timer(seconds, os.kill, (os.getpid(), number)))
+        timers[-1].start()
+
     try:
-        yield
+        yield send_after
     finally:
+        for each in timers:
+            each.join()
         signal.signal(number, before)
-
-
-def _kill_later(seconds: float, number: int) -> None:
-    threading.Timer(seconds, os.kill, (os.getpid(), number)).start()
 
 
 @pytest.mark.parametrize(
@@ -148,7 +154,7 @@ def _kill_later(seconds: float, number: int) -> None:
 def test_an_interrupt_ends_the_command(script: str, after: float, terms: Terms, tmp_path: Path) -> None:
     """An endless output must not keep the interrupt back until the wall time, and no process may be left."""
     wanted = permit(replace(terms, limits=replace(Limits(), output=1 << 40, wall=40.0)), script)
-    with PollWait() as waits, hearing(signal.SIGUSR1, waits.interrupt):
+    with PollWait() as waits, hearing(signal.SIGUSR1, waits.interrupt) as send_after:
         backend = Linux("T1", cache=tmp_path, files=False, waits=waits)
         helpers: list[int] = []
 
@@ -156,7 +162,7 @@ def test_an_interrupt_ends_the_command(script: str, after: float, terms: Terms, 
             try:
                 await backend.probe(terms)
                 helpers.extend(each.process.pid for each in backend.pool.all)
-                _kill_later(after, signal.SIGUSR1)
+                send_after(after)
                 await backend.run(wanted, listen=lambda stream, chunk: None)
             finally:
                 await backend.close()
@@ -183,7 +189,8 @@ def test_ctrl_c_is_raised_at_the_end_and_a_second_one_at_once(terms: Terms, tmp_
     with PollWait() as waits:
         backend = Linux("T1", cache=tmp_path, files=False, waits=waits)
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-        _kill_later(0.4, signal.SIGINT)
+        later = threading.Timer(0.4, os.kill, (os.getpid(), signal.SIGINT))
+        later.start()
         with pytest.raises(KeyboardInterrupt):
             run_without_loop(waits, _run(backend, permit(terms, "sleep 60"), None, None))
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -219,9 +226,9 @@ def test_an_interrupt_is_for_one_wait_only() -> None:
 
 
 def test_a_signal_that_interrupts_nothing_does_not_end_a_wait_as_an_event(terms: Terms, tmp_path: Path) -> None:
-    with hearing(signal.SIGUSR1, lambda: None):
+    with hearing(signal.SIGUSR1, lambda: None) as send_after:
         for delay in (0.1, 0.3, 0.35):
-            _kill_later(delay, signal.SIGUSR1)
+            send_after(delay)
         outcome = run(permit(terms, "sleep 0.6; echo done"), tmp_path)
     assert (outcome.status, outcome.stdout) == (0, b"done\n")
 
@@ -246,12 +253,15 @@ def test_a_helper_that_dies_is_reported(moment: str, terms: Terms, tmp_path: Pat
             try:
                 await backend.probe(terms)
                 (helper,) = backend.pool.all
-                if moment == "while it runs":
-                    threading.Timer(0.3, os.kill, (helper.process.pid, signal.SIGKILL)).start()
-                else:
+
+                def kill(stream: int = 0, chunk: bytes = b"") -> None:
                     os.kill(helper.process.pid, signal.SIGKILL)
-                    time.sleep(0.1)
-                return await backend.run(permit(terms, "sleep 1; echo a"))
+                    os.waitid(os.P_PID, helper.process.pid, os.WEXITED | os.WNOWAIT)
+
+                if moment == "while it runs":
+                    return await backend.run(permit(terms, "echo a; sleep 60"), listen=kill)
+                kill()
+                return await backend.run(permit(terms, "echo a"))
             finally:
                 await backend.close()
 

@@ -170,10 +170,15 @@ def test_a_process_that_stays_ends_transactions(
     assert [end.status for end in ends(played)][1] == 0
 
 
-class Launches:
-    """The helpers with layers that a session starts, each with the number of actions that had finished by then."""
+WAITS = "until [ -e launched ]; do sleep 0.05; done; cat a"  # until the helper of writing commands is started
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+
+class Launches:
+    """The helpers with layers that a session starts, each with the number of actions that had finished by then. When
+    the first one is started, the file `launched` appears in the workspace.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, work: Path) -> None:
         self.finished = list[int]()
         self._done = 0
         monkeypatch.setattr(transaction_helper, "_AFTER", 0.0)
@@ -182,6 +187,7 @@ class Launches:
         def counting(backend: Linux, terms: Terms, layer: ChangeLayer | None = None, folder: str = "") -> HelperHandle:
             if layer is not None or folder:
                 self.finished.append(self._done)
+                (work / "launched").touch()
             return launch(backend, terms, layer, folder)
 
         async def running(backend: Linux, permit: Permit, **told: Any) -> Outcome:
@@ -197,8 +203,8 @@ class Launches:
 def test_the_helper_of_writing_commands_is_started_before_them(
     work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    launches = Launches(monkeypatch)
-    played = play(tmp_path, monkeypatch, {"main": [[bash("sleep 1; cat a")], [bash("echo two > a")], "done"]})
+    launches = Launches(monkeypatch, work)
+    played = play(tmp_path, monkeypatch, {"main": [[bash(WAITS)], [bash("echo two > a")], "done"]})
     assert [end.status for end in ends(played)] == [0, 0]
     assert (work / "a").read_text() == "two\n"
     assert launches.finished == [0], "one helper, which is started while the first command still runs"
@@ -207,8 +213,8 @@ def test_the_helper_of_writing_commands_is_started_before_them(
 
 
 def test_a_prepared_helper_ends_with_its_session(work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    launches = Launches(monkeypatch)
-    play(tmp_path, monkeypatch, {"main": [[bash("sleep 1; cat a")], "done"]})
+    launches = Launches(monkeypatch, work)
+    play(tmp_path, monkeypatch, {"main": [[bash(WAITS)], "done"]})
     assert launches.finished == [0]
     assert left_behind() == []
     assert not list((state_dir(os.environ) / "transactions").glob("*/*"))
@@ -221,7 +227,7 @@ def test_no_helper_is_prepared_without_transactions(
     work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "h/.config/ringfence/config.toml").write_text("[sandbox]\ntransactions = false\n")
-    launches = Launches(monkeypatch)
+    launches = Launches(monkeypatch, work)
     played = play(tmp_path, monkeypatch, {"main": [[bash("sleep 1; cat a")], [bash("echo two > a")], "done"]})
     assert [end.status for end in ends(played)] == [0, 0]
     assert launches.finished == []

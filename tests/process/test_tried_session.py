@@ -199,12 +199,15 @@ def test_nothing_is_kept_without_a_try(
 
 
 def test_it_runs_as_usual_afterwards(work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    script = "python3 -c 'import time; print(time.time_ns())' > stamp; echo $RANDOM >> stamp"
+    script = "python3 -c 'import time; print(time.time_ns())' > stamp; cat /proc/sys/kernel/random/uuid >> stamp"
     user = TryingUser(Try(), Yes())
     tried(tmp_path, monkeypatch, user, script=script)
     shown = user.asked[1].card.tried
     assert shown is not None
-    assert not any(line in "".join(shown.diff) for line in (work / "stamp").read_text().splitlines())
+    lines = (work / "stamp").read_text().splitlines()
+    assert len(lines) == 2
+    assert not {f"+{line}" for line in lines} & {*shown.diff}
+    assert len([line for line in shown.diff if line.startswith("+")]) == 2
     assert not layers()
 
 

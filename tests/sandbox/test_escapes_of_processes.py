@@ -21,7 +21,7 @@ from tests.support.places import ROOT
 from tests.support.sandbox_bench import SECRET, USERS, Bench, make
 
 TIERS = ("T1", "T2", "T3")
-PATIENCE = 30.0  # seconds, only to end a test that hangs
+PATIENCE = 60.0  # seconds, only to end a test that hangs
 HIDDEN, LOCKED = [".env"], [".vscode", ".envrc"]
 NAMES = {"one.test": ["127.0.0.1"]}
 SIBLING = """exec python3 -uc 'import os, socket, sys, threading

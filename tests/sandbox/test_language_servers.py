@@ -18,7 +18,7 @@ from policy.model.tier import Mode
 from runner.audit.chain import Wanted
 from runner.engine.tool_calls import ModelCall
 from runner.loop import handle_call
-from runner.lsp import session_servers
+from runner.lsp import framing, session_servers
 from runner.lsp.session_servers import CodeServerState
 from runner.messages import ToolCall, joined_text
 from tests.support.language_session import HOSTILE, code_session, only
@@ -43,6 +43,13 @@ def place() -> Iterator[Path]:
     (work / "b.py").write_text(B)
     yield base
     shutil.rmtree(base)
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> str:
+    """Wait for the diagnostics of an edit as long as it takes, and return the setting that this needs."""
+    monkeypatch.setattr(session_servers, "_BASELINE", PATIENCE)
+    return f'[code]\nwait = "{PATIENCE:.0f}s"\n'
 
 
 def run(work: Any) -> None:
@@ -94,12 +101,12 @@ def test_a_real_server_answers_and_its_new_name_is_a_row_of_edits(place: Path, n
     run(use)
 
 
-def test_an_edit_reports_the_errors_that_it_adds_and_no_others(place: Path) -> None:
+def test_an_edit_reports_the_errors_that_it_adds_and_no_others(place: Path, patient: str) -> None:
     work = place / "home/work"
     (work / "b.py").write_text(f"{B}print(old_fault)\n")
 
     async def use() -> None:
-        async with code_session(place, only("ty")) as session:
+        async with code_session(place, patient + only("ty")) as session:
             assert "old_fault" in await session.lsp("diagnostics", path="b.py")
             await session.text("read", path="b.py")
             text = await session.text("edit", path="b.py", old_string='print(parse("3"))', new_string="new_fault()")
@@ -117,9 +124,9 @@ def test_an_edit_reports_the_errors_that_it_adds_and_no_others(place: Path) -> N
     run(use)
 
 
-def test_a_server_starts_in_the_background_of_the_first_edit(place: Path) -> None:
+def test_a_server_starts_in_the_background_of_the_first_edit(place: Path, patient: str) -> None:
     async def use() -> None:
-        async with code_session(place, only("ty")) as session:
+        async with code_session(place, patient + only("ty")) as session:
             text = await session.text("write", path="e.py", content="missing()\n")
             assert "[new errors" not in text
             while session.row("ty").state is not CodeServerState.READY:
@@ -310,7 +317,10 @@ FAULTS = [
 def test_a_fault_of_a_server_is_a_plain_message(
     place: Path, kind: str, said: str, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session_servers, "_ANSWER", 15.0 if kind in ("flood", "asking") else 3.0)
+    monkeypatch.setattr(session_servers, "_ANSWER", 3.0 if said == "no answer" else 60.0)
+    # The limits are for a window of some seconds, in which a busy machine reads only a part of a flood.
+    monkeypatch.setattr(framing, "_WINDOW", 600.0)
+    monkeypatch.setattr(framing, "_MOST_MESSAGES", 2_000)
     (place / "home/work/one.x").write_text("one\n")
 
     async def use() -> None:

@@ -288,7 +288,9 @@ def test_random_changes_between_commands_are_seen(bench: Bench, project: Path, s
     chance = random.Random(seed)  # the same on every run
     for _ in range(5):
         for _ in range(6):
-            folders = [each for each in (project, *project.rglob("*")) if each.is_dir() and ".git" not in each.parts]
+            folders = [
+                each for each in (project, *sorted(project.rglob("*"))) if each.is_dir() and ".git" not in each.parts
+            ]
             at, other = chance.choice(folders), chance.choice(folders)
             name = f"n{chance.randrange(5)}"
             match chance.randrange(5):

@@ -416,8 +416,13 @@ def test_nothing_is_left_behind(place: CliHarness) -> None:
     """Descriptors, folders and processes after a hundred commands are those after ten."""
     with resident(place) as process:
 
+        def rests() -> bool:
+            """Return True if no worker runs, ends or is missing."""
+            status = json.loads(place.agent("serve", "--status", "--json").stdout)
+            return (status["working"], status["waiting"], len(children(process.pid))) == (0, 2, 2)
+
         def left() -> tuple[int, list[str], int]:
-            until(lambda: json.loads(place.agent("serve", "--status", "--json").stdout)["working"] == 0)
+            until(rests, "the start of new workers")
             folders = sorted(str(path) for path in place.base.rglob("*") if path.is_dir())
             return len(os.listdir(f"/proc/{process.pid}/fd")), folders, len(children(process.pid))
 

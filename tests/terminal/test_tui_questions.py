@@ -230,7 +230,7 @@ def test_a_command_is_tried_and_a_part_is_kept(harness: ScreenHarness) -> None:
     assert [row for row in card.splitlines() if row.strip().startswith("3  write")], card
     assert not (harness.work / "one").exists()
     window.press("c", "the changes to keep")
-    window.type("2-3", "Enter")
+    window.type("C-u", "2-3", "Enter")
     window.until("$ echo 3 > three")
     shown = window.until("t try")
     assert "approved" in shown
@@ -277,7 +277,7 @@ def test_what_rules_try_is_decided_at_the_end_of_the_turn(harness: ScreenHarness
     assert "run it as usual" not in card
     assert not (harness.work / "one").exists()
     window.press("c", "the changes to keep")
-    window.type("2", "Enter")
+    window.type("C-u", "2", "Enter")
     window.until("kept 1 of 2 changes")
     assert not (harness.work / "one").exists()
     assert (harness.work / "two").exists()

@@ -343,6 +343,24 @@ def test_the_digest_of_a_package_covers_its_files(
     assert (package_of(config, os.environ["PATH"]) != before) is covered, why
 
 
+@pytest.mark.threat("T183")
+@pytest.mark.parametrize("settled", [True, False], ids=["settled", "just made"])
+def test_a_changed_file_of_the_same_size_and_time_is_read_again(
+    settled: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, script = _plain_script(tmp_path), tmp_path / "server.sh"
+    if settled:
+        monkeypatch.setattr("runner.mcp.package_digest._SETTLED", -1)  # it is kept at once
+    before, found = package_of(config, os.environ["PATH"]), script.stat()
+    script.write_text("#!/bin/hs\n")
+    os.utime(script, ns=(found.st_atime_ns, found.st_mtime_ns))
+    while settled and script.stat().st_ctime_ns == found.st_ctime_ns:  # the clock did not tick since then
+        script.chmod(0o600)
+    now = script.stat()
+    assert (now.st_size, now.st_mtime_ns, now.st_ino) == (found.st_size, found.st_mtime_ns, found.st_ino)
+    assert package_of(config, os.environ["PATH"]) != before
+
+
 # fmt: off
 NAMED: list[tuple[str, tuple[str, ...], PackageState, str, str]] = [
     ("npx",    ("-y", "@x/notes@1.2.3", "/srv"),              PackageState.VERSION,     "@x/notes@1.2.3",     "npx with a version"),
