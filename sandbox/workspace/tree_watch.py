@@ -21,6 +21,7 @@ from collections.abc import Container
 from sandbox.workspace import inotify
 from sandbox.workspace.inotify import Inotify
 
+_MOUNTS = "/proc/self/mountinfo"
 MOST = 16_384  # folders of one tree. Each needs about 1 KB of kernel memory
 _INSTANCES = 4  # watched trees of a process; a user has 128 instances (inotify(7), max_user_instances)
 _SHARE = 4  # at most this part of the user's watches is used: editors need many
@@ -46,7 +47,7 @@ class TreeWatch:
         if len(_living) >= _INSTANCES:
             raise OSError(0, "too many trees are watched")
         self._most = min(MOST, _user_limit() // _SHARE)
-        self._mounts = os.open("/proc/self/mountinfo", os.O_RDONLY | os.O_CLOEXEC)
+        self._mounts = os.open(_MOUNTS, os.O_RDONLY | os.O_CLOEXEC)
         try:
             self._events = Inotify(_ALL)
         except BaseException:

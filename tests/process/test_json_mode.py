@@ -37,6 +37,8 @@ from runner.providers.scripted import ScriptedProvider, Turn
 from tests.support.json_front import Front
 from tests.support.layers import overlays_work
 from tests.support.places import ROOT
+from tests.support.resident_process import processes
+from tests.support.resident_process import until as until_true
 
 SLEEPS = "echo begun; python3 -c 'import time; time.sleep(600)'"
 
@@ -563,8 +565,7 @@ def test_whoever_goes_away_leaves_no_child(folder: Path, tmp_path: Path, how: st
             process.stdout.close()  # the child says nothing for ten minutes
         assert process.wait(60) == (141 if how == "nobody reads" else 130)
         process.stdin.close()
-    running = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
-    assert str(tmp_path) not in running
+    until_true(lambda: not processes(str(tmp_path)), "the end of every process")
     with AuditLog.open_to_read(tmp_path / "state" / "audit.db") as log:
         assert "ended" in [row.body["kind"] for row in log.rows()]
 
@@ -582,8 +583,7 @@ def test_whoever_does_not_read_is_no_reason_to_stay(folder: Path, tmp_path: Path
             time.sleep(0.1)
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 130
-    running = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
-    assert str(tmp_path) not in running
+    until_true(lambda: not processes(str(tmp_path)), "the end of every process")
     with AuditLog.open_to_read(tmp_path / "state" / "audit.db") as log:
         assert "ended" in [row.body["kind"] for row in log.rows()]
 

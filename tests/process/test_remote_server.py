@@ -5,6 +5,7 @@ import gzip
 import json
 import socket
 import ssl
+import time
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -118,7 +119,8 @@ def test_a_flood_ends_the_call(script, bounds, expected, why) -> None:
 
 @pytest.mark.threat("T190")
 def test_events_extend_the_time_of_a_call_up_to_the_maximum() -> None:
-    stream = _BoundedStream(httpcore2.Response(200), AnswerBounds(idle=60.0, longest=600.0), 1000.0, True, False)
+    begun = time.monotonic() - 1.0
+    stream = _BoundedStream(httpcore2.Response(200), AnswerBounds(idle=60.0, longest=600.0), begun, True, False)
     first = stream._deadline
     stream._count(b": a comment\n\n")
     assert stream._deadline == first
@@ -489,8 +491,7 @@ def test_both_generations_and_both_transports_work() -> None:
         return a + b
 
     async def used(app, path: str, transport: str, era: str) -> str:
-        listener = socket.socket()
-        listener.bind(("127.0.0.1", 0))
+        listener = socket.create_server(("127.0.0.1", 0))  # a client may connect before the server accepts
         port = listener.getsockname()[1]
         server = uvicorn.Server(uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=1))
         serving = asyncio.create_task(server.serve([listener]))

@@ -119,7 +119,7 @@ WORK = [
     ("flock src/inner/text sh -c 'flock -n src/inner/text true || echo held'; flock -n src/inner/text echo free", "held\nfree", "a lock of flock(2)"),
     (f"{PY} -c 'import fcntl, os; f = open(\"notes\", \"r+\"); fcntl.lockf(f, fcntl.LOCK_EX); p = os.fork(); p or os._exit(0 if not os.system(\"flock -n notes true\") else 3); print(os.waitpid(p, 0)[1])'", "0", "a lock of fcntl(2)"),
     ("sqlite3 d.db 'pragma journal_mode=wal; create table t(x); insert into t values(1); insert into t values(2); select sum(x) from t'", "wal\n3", "SQLite with a log"),
-    ("for n in 1 2 3 4; do (for i in $(seq 40); do sqlite3 -cmd '.timeout 9000' d.db 'create table if not exists t(x); insert into t values(1)'; done) & done; wait; sqlite3 d.db 'select count(*) from t'", "160", "four writers of one database"),
+    ("for n in 1 2 3 4; do (for i in $(seq 40); do sqlite3 -cmd '.timeout 60000' d.db 'create table if not exists t(x); insert into t values(1)'; done) & done; wait; sqlite3 d.db 'select count(*) from t'", "160", "four writers of one database"),
     (f"{PY} - <<'E'\nimport ctypes, os, struct\nlibc = ctypes.CDLL(None)\nfd = libc.inotify_init1(0)\nlibc.inotify_add_watch(fd, b'src', 0x3ff)\nopen('src/new', 'w').write('x')\nos.rename('src/new', 'src/named')\nnames = os.read(fd, 4096)\nprint(b'named' in names)\nE", "True", "a watcher inside"),
     (f"{PY} -c 'import os; a = os.open(\"src\", os.O_RDONLY); os.mkdir(\"x\", dir_fd=a); os.fsync(a); print(os.listdir(a).count(\"x\"))'", "1", "descriptors of folders"),
     (f"{PY} -c 'import os; f = os.open(\".\", os.O_TMPFILE | os.O_RDWR); os.write(f, b\"t\"); os.link(f\"/proc/self/fd/{{f}}\", \"named\", src_dir_fd=f); print(open(\"named\").read())'", "t", "a file without a name that gets one"),

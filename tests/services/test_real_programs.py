@@ -24,7 +24,9 @@ _CHROMIUM = (
 _NOTICE = "ringfence: Chromium runs without its own sandbox, inside the sandbox of ringfence\n"
 _WATCH = (
     "echo 'console.log(1)' > a.js; node --watch a.js >out 2>&1 &\n"
-    "met 'grep -q ^1 out'; echo 'console.log(2)' > a.js; met 'grep -q ^2 out'; echo seen; kill $!"
+    # The program may run before its file is watched, so the file is written again after 10 seconds.
+    "met 'grep -q ^1 out'; n=0\n"
+    "met '[ $((n % 100)) != 0 ] || echo \"console.log(2)\" > a.js; n=$((n + 1)); grep -q ^2 out'; echo seen; kill $!"
 )
 _INSPECT = (
     "node --inspect=127.0.0.1:9229 -e 'setInterval(() => {}, 1000)' 2>/dev/null &\n"
@@ -50,7 +52,8 @@ _VITE = (
     "echo '<script type=module src=/a.js></script>' > index.html; echo 'console.log(1)' > a.js\n"
     "../../node_modules/.bin/vite --port 5199 >log 2>&1 &\n"
     "met 'curl -sf localhost:5199 | grep -q @vite/client'; curl -sf localhost:5199/a.js | grep -o 'log(1)'\n"
-    "echo 'console.log(2)' > a.js; met 'curl -sf localhost:5199/a.js | grep -o \"log(2)\"'; kill $!\n"
+    # The server may answer before it watches the folder, so the file is written again and again.
+    'met \'echo "console.log(2)" > a.js; curl -sf localhost:5199/a.js | grep -o "log(2)"\'; kill $!\n'
     "../../node_modules/.bin/vite build >/dev/null && cat dist/assets/*.js | grep -o 'log(2)'"
 )
 _PLAYWRIGHT = """cat > a.mjs <<'END'

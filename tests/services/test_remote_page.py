@@ -15,6 +15,7 @@ from tests.support.hosted_session import HostedProcess, workspace
 from tests.support.layers import overlays_work
 from tests.support.remote_server import RemoteProcess, remote_process
 from tests.support.report_browser import in_browser
+from tests.support.resident_process import until
 
 pytestmark = in_browser
 
@@ -113,7 +114,6 @@ def test_a_phone_answers_a_card(browser: Browser, server: RemoteProcess, hosted:
     page.wait_for_selector(".question.careful.ready")
     card.get_by_role("button", name="Yes, once").tap()
     expect(card.get_by_role("button", name="Tap again to approve")).to_be_visible()
-    assert hosted.facts()["questions"], "the question is still open"
     card.get_by_role("button", name="No, with a reason").tap()
     card.locator("textarea").fill("Do not push.")
     card.get_by_role("button", name="Send the refusal").tap()
@@ -169,7 +169,10 @@ def test_a_scope_shows_and_allows_only_its_own(
             client.say(type="line", session=hosted.id, line={"type": kind, **fields.get(kind, {})})
             assert client.until("refused")["about"] == "line"
         client.close()
-    assert hosted.facts()["questions"] == [asked["id"]], "nothing was answered, and nothing was interrupted"
+    until(lambda: hosted.facts().get("questions") == [asked["id"]], "the question in the description")
+    prompting.say(type="leave")
+    prompting.say(type="watch", session=hosted.id)
+    assert prompting.event("question_asked")["id"] == asked["id"], "nothing was answered, and nothing was interrupted"
     # an answer with another command would be a prompt
     prompting.say(
         type="line", session=hosted.id, line={"type": "answer", "id": asked["id"], "answer": "edit", "command": "id"}
@@ -220,6 +223,7 @@ def test_a_link_signs_in_and_leaves_no_trace(browser: Browser, server: RemotePro
     seen.page.goto(f"{server.origin}/#{code}")  # a second time it is worth nothing, but the sign-in lasts
     seen.page.reload()
     expect(seen.page.locator("#who")).to_have_text(f"{name} · answer")
+    expect(seen.page.locator("#link")).to_have_text("connected")  # a browser complains if it is closed before
     seen.page.click("#sign-out")
     expect(seen.page.locator("#sign-in-form")).to_be_visible()
     seen.page.reload()
@@ -380,6 +384,28 @@ def test_the_page_is_used_by_keyboard_and_says_what_it_shows(
     seen.context.close()
 
 
+def test_a_new_list_takes_no_click_away(
+    browser: Browser, server: RemoteProcess, hosted: HostedProcess, name: str
+) -> None:
+    """The server sends the list anew after each change, also between the press and the release of a button."""
+    seen = Seen(browser, server, phone=False)
+    seen.sign_in(server.token(name, "view"))
+    row = seen.page.locator(f"[data-session='{hosted.id}']")
+    row.hover()
+    seen.page.mouse.down()
+    seen.page.evaluate(
+        "take({ type: 'sessions', sessions: state.sessions.map((each) => ({ ...each, clients: ['another'] })) })"
+    )
+    seen.page.mouse.up()
+    expect(seen.page.locator("#view-session")).to_be_visible()
+    seen.page.click("#back")
+    seen.page.evaluate(
+        "take({ type: 'sessions', sessions: state.sessions.map((each) => ({ ...each, title: 'new' })) })"
+    )
+    expect(row).to_contain_text("new")
+    seen.context.close()
+
+
 @pytest.mark.threat("T284")
 def test_secrets_are_masked_on_the_page(browser: Browser, server: RemoteProcess, name: str) -> None:
     key = "sk-proj-a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8s9T0"
@@ -445,7 +471,6 @@ def test_a_phone_tries_a_command_and_keeps_a_part(browser: Browser, server: Remo
         assert list(hosted.folder.glob("[ot]*")) == []
         assert seen.narrow()
         card.get_by_role("button", name="Keep the marked ones").tap()
-        assert hosted.facts()["questions"], "nothing is marked, so the question is still open"
         card.get_by_label("write two").check()
         card.get_by_role("button", name="Keep the marked ones").tap()
         expect(card.locator("[aria-label=Command]")).to_have_text("echo 3 > three")

@@ -25,7 +25,6 @@ from tests.support.report_browser import ABOUT, in_browser, opened
 from tests.support.sample_decisions import HOSTILE, SampleLog, hostile_log, ordinary_decisions, reason, sample_log
 
 AGENT = str(Path(sys.executable).parent / "agent")
-expect.set_options(timeout=60_000)
 
 
 def test_the_page_asks_for_nothing_and_runs_its_own_script_only() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from runner.audit.decisions import DecisionTrail
 from runner.audit.export.page import About, document
@@ -15,6 +15,8 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 
 ABOUT = About("ringfence 0.1.0", "2026-03-11T08:00:00Z", "/log/audit.db", sealed="13:" + "ab" * 32)
 
+
+expect.set_options(timeout=60_000)  # milliseconds, for machines that are busy
 
 in_browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed here")
 

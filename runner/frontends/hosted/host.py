@@ -247,6 +247,7 @@ class PublishedSession:
         """Listen under the name of the session. Raise OSError.
 
         SAFETY: the socket gets its name by rename(2) after listen(2), so that a socket under its name always accepts.
+        The description comes after the socket, so that who reads a description can attach.
         """
         temporary = self._folder / f".{described.id}-{os.getpid()}"
         with contextlib.suppress(FileNotFoundError):
@@ -258,28 +259,33 @@ class PublishedSession:
         self.listener.setblocking(False)
         self._inode = temporary.lstat().st_ino
         with folder_lock(self._folder):
-            self._write(described)
+            draft = self._draft(described)
             temporary.rename(self._folder / described.id)
-        self._id = described.id
+            self._id = described.id
+            self._put(draft, described)
 
     def describe(self, described: HostedSession) -> None:
         """Write the description, if it changed. Rename the socket if the session changed. Raise OSError."""
         if described.id != self._id:
             with folder_lock(self._folder):
-                self._write(described)
+                draft = self._draft(described)
                 os.rename(self._folder / self._id, self._folder / described.id)
                 before, self._id = self._id, described.id
+                self._put(draft, described)
                 with contextlib.suppress(FileNotFoundError):
                     (self._folder / f"{before}.json").unlink()
         elif self._written is None or replace(self._written, active=described.active) != described:
-            self._write(described)
+            self._put(self._draft(described), described)
 
-    def _write(self, described: HostedSession) -> None:
-        path, new = self._folder / f"{described.id}.json", self._folder / f".{described.id}.json-{os.getpid()}"
+    def _draft(self, described: HostedSession) -> Path:
+        new = self._folder / f".{described.id}.json-{os.getpid()}"
         handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         with open(handle, "w", encoding="ascii") as file:
             file.write(json_line(described.as_json()))
-        new.rename(path)
+        return new
+
+    def _put(self, draft: Path, described: HostedSession) -> None:
+        draft.rename(self._folder / f"{described.id}.json")
         self._written = described
 
     def remove(self) -> None:

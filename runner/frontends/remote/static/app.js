@@ -237,18 +237,22 @@ function listSessions() {
   if (state.view === "session" && known) about(known);
   if (state.view !== "sessions") return;
   const focused = document.activeElement && document.activeElement.dataset ? document.activeElement.dataset.session : "";
+  const before = [...$("sessions").children];
   const rows = state.sessions.map((each) => {
     const [words, kind] = STATES[each.state] || [text(each.state), ""];
     const count = (each.questions || []).length;
-    return el("li", {}, el("button", { type: "button", class: "session", "data-session": each.id, onclick: () => open(each.id) },
-      el("span", { class: "row" },
-        el("span", { class: `badge ${kind}`, text: count > 1 ? `${count} questions` : words }),
-        el("span", { class: "soft", text: time(each.active) })),
-      el("b", { text: each.title || "no prompt yet" }),
-      el("span", { class: "soft", text: each.folder }),
-      el("span", { class: "soft", text: `mode ${text(each.mode)} · ${text(each.model)}` })));
+    const texts = [count > 1 ? `${count} questions` : words, time(each.active), each.title || "no prompt yet", each.folder, `mode ${text(each.mode)} · ${text(each.model)}`];
+    // A row that looks as before is the same row: a press of a button that is replaced before its release is no click.
+    const look = JSON.stringify([each.id, kind, ...texts]);
+    const same = before.find((row) => row.look === look);
+    if (same) return same;
+    const row = el("li", {}, el("button", { type: "button", class: "session", "data-session": each.id, onclick: () => open(each.id) },
+      el("span", { class: "row" }, el("span", { class: `badge ${kind}`, text: texts[0] }), el("span", { class: "soft", text: texts[1] })),
+      el("b", { text: texts[2] }), texts.slice(3).map((each) => el("span", { class: "soft", text: each }))));
+    row.look = look;
+    return row;
   });
-  $("sessions").replaceChildren(...rows);
+  if (rows.length !== before.length || rows.some((row, place) => row !== before[place])) $("sessions").replaceChildren(...rows);
   $("no-sessions").hidden = rows.length > 0;
   if (focused) {
     const same = [...$("sessions").querySelectorAll("button")].find((each) => each.dataset.session === focused);
