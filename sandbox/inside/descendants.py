@@ -1,6 +1,7 @@
 """The end of all descendants of a helper that has no PID namespace to end them. Standard library only.
 
-The code runs in the unconfined half of the helper, which commands cannot signal if Landlock scopes signals.
+The code runs in the unconfined half of the helper, which commands cannot signal if Landlock scopes signals, and in the
+runner for a helper that does not end in time.
 """
 
 import os
@@ -22,29 +23,28 @@ def outlive(control: socket.socket, child: int) -> None:
     poll.register(control, 0)
     poll.register(os.pidfd_open(child), select.POLLIN)
     poll.poll()
-    end_descendants()
-    os._exit(0)
+    kill_descendants(os.getpid())
+    try:
+        while True:
+            os.waitpid(-1, WALL)
+    except ChildProcessError:
+        os._exit(0)
 
 
-def end_descendants() -> None:
-    """Kill every process that descends from this one, and wait for it.
+def kill_descendants(top: int) -> None:
+    """Kill every process that descends from the process `top`, which is a child subreaper.
 
     A process cannot escape by a new session or the end of its parent: a child subreaper adopts orphans (prctl(2)). All
     are stopped first, round by round, so that no process forks meanwhile.
     """
     stopped: set[int] = set()
-    while new := descendants(os.getpid()) - stopped:
+    while new := descendants(top) - stopped:
         for pid in new:
             send_signal(pid, signal.SIGSTOP)
         stopped |= new
     # The list is read again, because the number of a process that ended before it was stopped may be in use again.
-    for pid in descendants(os.getpid()):
+    for pid in descendants(top):
         send_signal(pid, signal.SIGKILL)
-    try:
-        while True:
-            os.waitpid(-1, WALL)
-    except ChildProcessError:
-        return
 
 
 def descendants(top: int) -> set[int]:

@@ -168,8 +168,14 @@ def end(process: subprocess.Popen[bytes], control: socket.socket, group: "Contro
     """
     control.close()
     if grace:
-        with contextlib.suppress(subprocess.TimeoutExpired):
+        try:
             process.wait(grace)
+        except subprocess.TimeoutExpired:
+            from sandbox.inside.descendants import kill_descendants  # needed by T3 only, and seldom
+
+            # SAFETY: after the end of the helper, nothing finds the processes that left the session of their command. A
+            # busy machine can make the helper slow.
+            kill_descendants(process.pid)
     with contextlib.suppress(ProcessLookupError):
         process.send_signal(signal.SIGKILL)
     process.wait()

@@ -75,7 +75,17 @@ def new_layer(workspace: str, folder: str) -> ChangeLayer:
     layer = ChangeLayer(workspace, os.path.join(place, "upper"), os.path.join(place, "work"))
     os.mkdir(layer.upper, 0o700)
     os.mkdir(layer.work, 0o700)
+    begin(layer)
     return layer
+
+
+def begin(layer: ChangeLayer) -> None:
+    """Give the new folder `upper` the mode of the workspace, so that a layer without a command has no changes: the
+    command may be stopped before its sandbox is ready. Raises OSError.
+    """
+    mode = stat.S_IMODE(os.stat(layer.workspace).st_mode)
+    if mode & 0o500 == 0o500 or os.geteuid() == 0:  # else `prepare` could not open the folder
+        os.chmod(layer.upper, mode)
 
 
 def prepare(layer: ChangeLayer) -> None:

@@ -179,7 +179,12 @@ def test_wrong_tokens_make_an_address_wait(own_server: RemoteProcess) -> None:
 @pytest.mark.threat("T283")
 @pytest.mark.parametrize("way", ["token", "cookie", "expiry", "sign-out"])
 def test_an_open_page_is_closed_when_its_right_ends(own_server: RemoteProcess, way: str) -> None:
-    secret = own_server.token("phone", until=time.time() + 3 if way == "expiry" else None)
+    until = None
+    if way == "expiry":  # a time in which a page can be opened, also on a busy machine
+        began = time.monotonic()
+        own_server.opened(own_server.token("other")).close()
+        until = time.time() + 3 + 10 * (time.monotonic() - began)
+    secret = own_server.token("phone", until=until)
     if way in ("token", "expiry"):
         page = own_server.page({"Authorization": f"Bearer {secret}"}, origin=None)
     else:
@@ -329,13 +334,14 @@ def test_long_requests_are_refused(server: RemoteProcess) -> None:
 
 
 @pytest.mark.threat("T286")
-def test_the_log_of_refusals_is_limited(own_server: RemoteProcess) -> None:
-    for _ in range(60):
-        assert own_server.get("/", {"Host": "evil.example"}).status == 421
-    refusals = [each for each in own_server.log() if each["event"] == "refused"]
-    assert len(refusals) == 30
-    own_server.sign_in(own_server.token("phone"))
-    assert own_server.log()[-1]["refusals_left_out"] == 30
+def test_the_log_of_refusals_is_limited(tmp_path: Path) -> None:
+    with remote_process(tmp_path, "--no-tls") as server:  # so that the requests take much less than a minute
+        for _ in range(60):
+            assert server.get("/", {"Host": "evil.example"}).status == 421
+        refusals = [each for each in server.log() if each["event"] == "refused"]
+        assert len(refusals) == 30
+        server.sign_in(server.token("phone"))
+        assert server.log()[-1]["refusals_left_out"] == 30
 
 
 # ---- TLS

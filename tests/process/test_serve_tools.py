@@ -231,7 +231,7 @@ def runs(mark: str) -> bool:
 def running(client: ToolClient, mark: str) -> int:
     """Call a command that runs for long, and return the id of the call when the command runs."""
     id = client.call("bash", {"command": f"echo begun; seq 40; sleep {mark}"}, token=mark)
-    assert "begun" in client.message(method="notifications/progress")["params"]["message"]
+    assert "begun" in client.progress(mark)
     until(lambda: runs(f"sleep\0{mark}\0"))
     return id
 
@@ -276,8 +276,9 @@ def test_the_name_of_a_client_is_shown_in_one_short_line(given: tuple[str, str],
 @pytest.mark.threat("T197")
 @pytest.mark.parametrize("content", ["x" * 20_000, "x\n" * 2_000], ids=["a long line", "many lines"])
 def test_an_action_that_is_too_long_for_a_form_is_asked_about_in_a_terminal(client: ToolClient, content: str) -> None:
-    id = client.call("write", {"path": "long.txt", "content": content}, token="long")
-    assert "`agent approve " in client.message(method="notifications/progress")["params"]["message"]
+    token = f"{len(content)} characters"
+    id = client.call("write", {"path": "long.txt", "content": content}, token=token)
+    assert "`agent approve " in client.progress(token)
     client.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}})
     assert client.called("read", {"path": "a.txt"})[0] is False
     assert not (client.place.work / "long.txt").exists()

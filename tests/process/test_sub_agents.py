@@ -25,7 +25,7 @@ from runner.config.agentfiles.definitions.definition import BUILT_IN, AgentDefin
 from runner.config.agentfiles.skills import Skill
 from runner.engine.context.context import Context
 from runner.engine.run_limits import RunLimits
-from runner.events import Denied, Event, MalformedCall, ModelText, RunEnded, ToolProposed
+from runner.events import ActionFinished, Denied, Event, MalformedCall, ModelText, RunEnded, ToolProposed
 from runner.gate.grants.store import RememberedAnswer
 from runner.gate.wording import action_words
 from runner.loop import Ending, run
@@ -112,8 +112,9 @@ def play(
     prompts: tuple[str, ...] = ("go",),
     approver: Approver | None = None,
     context: Context | None = None,
+    heard: Callable[[Event], None] = lambda event: None,
 ) -> Played:
-    """Play one session in a fresh workspace `w`, unattended, and return what happened."""
+    """Play one session in a fresh workspace `w`, unattended, and return what happened. `heard` gets each event."""
     workspace, home = tmp_path / "w", tmp_path / "h"
     workspace.mkdir(exist_ok=True)
     home.mkdir(exist_ok=True)
@@ -121,6 +122,10 @@ def play(
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(home))
     played = Played()
+
+    def emit(event: Event) -> None:
+        played.events.append(event)
+        heard(event)
 
     async def through() -> None:
         settings = load(workspace, os.environ)
@@ -139,7 +144,7 @@ def play(
             os.environ,
             model=model,
             approver=approver or Unattended(lambda event: None),
-            emit=played.events.append,
+            emit=emit,
         ) as ctx:
             for prompt in prompts:
                 played.ending = await run(prompt, ctx, played.history)
@@ -264,9 +269,18 @@ def test_a_stricter_mode_of_the_parent_holds_for_a_running_child(
 
 @pytest.mark.threat("T227")
 def test_bounds_of_depth_and_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    refusals: list[Event] = []
+    all_refused = asyncio.Event()
+
     async def long(request: Request) -> str:
-        await asyncio.sleep(0.2)
+        await asyncio.wait_for(all_refused.wait(), 60)
         return "ok"
+
+    def heard(event: Event) -> None:
+        if isinstance(event, ActionFinished) and event.status == 1:
+            refusals.append(event)
+        if len(refusals) == 5:
+            all_refused.set()
 
     deep: dict[str, list[object]] = {
         "main": [[spawn("general")], "done"],
@@ -281,7 +295,7 @@ def test_bounds_of_depth_and_number(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         "main": [[spawn("general") for _ in range(15)], "done"],
         "general": [lambda request: long(request)] * 15,
     }
-    played = play(tmp_path, monkeypatch, many)
+    played = play(tmp_path, monkeypatch, many, heard=heard)
     refused = [text for text in played.results if "10 agents run" in text]
     assert len(refused) == 5
     assert len(played.results) == 15
@@ -295,7 +309,7 @@ def test_children_in_one_message_work_side_by_side(tmp_path: Path, monkeypatch: 
         waiting.append(1)
         if len(waiting) == 3:
             met.set()
-        await asyncio.wait_for(met.wait(), 30)
+        await asyncio.wait_for(met.wait(), 60)
         return "met"
 
     scripts: dict[str, list[object]] = {
@@ -335,12 +349,12 @@ def test_an_agent_in_the_background(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     go = asyncio.Event()
 
     async def long(request: Request) -> str:
-        await asyncio.wait_for(go.wait(), 30)
+        await asyncio.wait_for(go.wait(), 60)
         return "late report"
 
     def release(request: Request) -> list[tuple[str, dict[str, object]]]:
         go.set()
-        return [("agent_output", {"agent": "general-1", "wait": 30})]
+        return [("agent_output", {"agent": "general-1", "wait": 60})]
 
     scripts: dict[str, list[object]] = {
         "main": [
@@ -365,7 +379,7 @@ def test_an_agent_in_the_background(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 @pytest.mark.threat("T226")
 def test_an_agent_steers_only_agents_below_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def long(request: Request) -> str:
-        await asyncio.sleep(60)
+        await asyncio.Event().wait()
         return "never"
 
     scripts: dict[str, list[object]] = {

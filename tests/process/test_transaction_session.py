@@ -2,9 +2,11 @@
 are real.
 """
 
+import asyncio
 import ctypes
 import json
 import os
+import stat
 import struct
 import subprocess
 from pathlib import Path
@@ -20,6 +22,7 @@ from runner.changes.undo.store import Store
 from runner.cli.undo import snapshot_scope
 from runner.engine import transaction_helper
 from runner.events import ActionFinished
+from runner.loop import run
 from runner.state.paths import state_dir
 from sandbox.backend import ChangeLayer, Outcome
 from sandbox.linux.backend import Linux
@@ -80,6 +83,34 @@ def test_changes_are_applied_recorded_and_undone(
     store.close()
     assert (work / "a").read_text() == "one\n"
     assert not (work / "d").exists()
+    assert not list((state_dir(os.environ) / "transactions").glob("*/*"))
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o750, 0o2775, 0o555])
+def test_a_command_that_is_stopped_before_its_sandbox_is_ready_changes_nothing(
+    work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int
+) -> None:
+    """The user stops the turn while the helper starts, which takes longer on a busy machine."""
+    turns: list[asyncio.Task[object]] = []
+    original = run
+
+    async def noting(*words: Any) -> Any:
+        turns.append(asyncio.create_task(original(*words)))
+        return await turns[0]
+
+    async def stopped(backend: Linux, terms: Terms, layer: ChangeLayer) -> HelperHandle:
+        turns[0].cancel()
+        await asyncio.Event().wait()
+        raise AssertionError("the task is cancelled")
+
+    monkeypatch.setattr("tests.process.test_sub_agents.run", noting)
+    monkeypatch.setattr(Linux, "_take_layered", stopped)
+    work.chmod(mode)
+    played = play(tmp_path, monkeypatch, {"main": [[bash("touch made")], "done"]})
+    (end,) = ends(played)
+    assert (end.status, end.ended_by) == (130, "cancelled")
+    assert stat.S_IMODE(work.stat().st_mode) == mode
+    assert not (work / "made").exists()
     assert not list((state_dir(os.environ) / "transactions").glob("*/*"))
 
 

@@ -168,7 +168,7 @@ def test_what_a_command_that_is_ended_did_is_known(bench: Bench, how: str, tmp_p
             pass
 
     with site(tmp_path, Endless) as port:
-        told: dict[str, Any] = {"limits": {"wall": 5.0}} if how == "wall" else {"cancel": 5.0}
+        told: dict[str, Any] = {"limits": {"wall": 5.0}} if how == "wall" else {"cancel": "more"}
         answer = bench.run(f"curl -sS http://{ADDRESS}:{port}/", hosts=[f"{ADDRESS}:{port} private"], **told)
         assert gone.wait(60)
     assert answer.get("ended") == "wall" or answer.get("cancelled")

@@ -235,8 +235,8 @@ def test_no_folder_of_the_layer_is_visible(bench: Bench, project: Path) -> None:
 @pytest.mark.threat("T300")
 def test_no_process_of_the_command_is_left_when_the_layer_is_read(bench: Bench, project: Path) -> None:
     """Processes that left their session, ignore signals and start further ones are ended first."""
-    script = f"""for n in 1 2 3 4 5 6 7 8; do setsid sh -c 'trap "" TERM HUP INT; while :; do echo $$ >> grows; done' & done
-{PY} 'import time; time.sleep(0.3)'"""
+    script = """for n in 1 2 3 4 5 6 7 8; do setsid sh -c 'trap "" TERM HUP INT; while :; do echo $$ >> grows; done' & done
+until [ -s grows ]; do sleep 0.1; done; sleep 0.3"""
     answer = run(bench, project, script)
     grown = Path(answer["upper"]) / "grows"
     size = grown.stat().st_size
@@ -256,14 +256,14 @@ def test_a_layer_serves_one_command(bench: Bench, project: Path) -> None:
 
 @pytest.mark.parametrize("limit", ["wall", "cancel"])
 def test_the_changes_of_a_command_that_was_ended_can_be_read(bench: Bench, project: Path, limit: str) -> None:
-    told: dict[str, Any] = {"limits": {"wall": 0.5}} if limit == "wall" else {"cancel": 0.5}
-    answer = run(bench, project, "echo > made; while :; do echo >> grows; done", **told)
+    told: dict[str, Any] = {"limits": {"wall": 3.0}} if limit == "wall" else {"cancel": "begun"}
+    answer = run(bench, project, "echo > made; echo > grows; echo begun; while :; do echo >> grows; done", **told)
     assert {"made", "grows"} <= paths(answer)
     assert not (project / "made").exists()
 
 
 def test_the_disk_limit_counts_what_is_added_on_a_layer(bench: Bench, project: Path) -> None:
-    script = "for n in 1 2 3 4 5 6; do head -c 40M /dev/zero > sub/big$n; done; sleep 9"
+    script = "for n in 1 2 3 4 5 6; do head -c 40M /dev/zero > sub/big$n; done; sleep 60"
     answer = run(bench, project, script, limits={"disk": 50 << 20})
     assert answer["ended"] == "disk"
 

@@ -45,6 +45,18 @@ def kinds(layer: ChangeLayer) -> list[tuple[str, LayerKind | None, bool]]:
 
 
 @pytest.mark.threat("T301")
+@pytest.mark.parametrize("mode", [0o755, 0o700, 0o2750, 0o555])
+def test_a_layer_that_no_command_used_has_no_changes(tmp_path: Path, mode: int) -> None:
+    """A command may be stopped before a helper prepares its layer."""
+    (tmp_path / "w").mkdir()
+    (tmp_path / "w").chmod(mode)
+    made = new_layer(str(tmp_path / "w"), str(tmp_path))
+    assert kinds(made) == []
+    prepare(made)
+    assert kinds(made) == []
+
+
+@pytest.mark.threat("T301")
 def test_a_deleted_file_in_the_form_of_an_attribute(layer: ChangeLayer) -> None:
     """Only in a folder with the mark for it is an empty file with this attribute a deleted one."""
     upper = Path(layer.upper)

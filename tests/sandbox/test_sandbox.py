@@ -146,7 +146,9 @@ def test_a_file_cannot_outgrow_its_limit(bench: Bench) -> None:
 @pytest.mark.threat("T14")
 def test_cancelling_reaches_the_child_at_once(bench: Bench) -> None:
     mark = f"sleep 98{os.getpid()}"
-    answer = bench.run(mark, cancel=0.4)  # the answer comes a day before the command would have ended
+    answer = bench.run(
+        f"(sleep 0.3; echo begun) & {mark}", cancel="begun"
+    )  # the answer comes a day before the command would have ended
     assert answer["cancelled"]
     until = time.monotonic() + bench.lag
     while mark in subprocess.run(["ps", "axo", "args"], capture_output=True, text=True, check=True).stdout:

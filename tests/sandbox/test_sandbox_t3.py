@@ -207,7 +207,11 @@ def test_a_killed_runner_leaves_no_process(user: str) -> None:
 @pytest.mark.threat("T15")
 @pytest.mark.parametrize(
     ("ending", "told"),
-    [("sleep 0.3; kill -9 $PPID", {}), ("sleep 30", {"cancel": 1.0}), ("sleep 30", {"limits": {"wall": 1.0}})],
+    [
+        ("sleep 0.3; kill -9 $PPID", {}),
+        ("sleep 1; echo begun; sleep 30", {"cancel": "begun"}),
+        ("sleep 30", {"limits": {"wall": 3.0}}),
+    ],
     ids=["the helper killed by its command", "cancelled", "out of time"],
 )
 def test_what_fled_is_ended_without_a_control_group(bench: Bench, ending: str, told: dict[str, Any]) -> None:
@@ -215,6 +219,17 @@ def test_what_fled_is_ended_without_a_control_group(bench: Bench, ending: str, t
     script = ": > fled; " + FLEES.format(mark=mark).rsplit("trap", 1)[0] + ending
     bench.run(script, counted="watchdog", **told)
     (bench.workspace / "fled").unlink()  # the command ran
+    assert left(mark) == 0
+
+
+@pytest.mark.threat("T15")
+def test_what_fled_is_ended_by_the_runner_if_the_helper_is_slow(bench: Bench) -> None:
+    """On a busy machine a helper may take longer than the runner waits. Here its unconfined half is stopped."""
+    mark = f"94{os.getpid()}"
+    for helper in bench.run("true", counted="watchdog")["helpers"]:
+        os.kill(helper, signal.SIGSTOP)
+    script = f"{FLEES.format(mark=mark).rsplit('trap', 1)[0]} sleep 1; echo begun; sleep {mark}"
+    assert bench.run(script, counted="watchdog", cancel="begun")["cancelled"]
     assert left(mark) == 0
 
 

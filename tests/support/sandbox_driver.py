@@ -283,9 +283,15 @@ async def main() -> None:
                 used = str(told["layer"])  # True, or the folder of an earlier layer
                 layer = ChangeLayer(permit.terms.workspace, f"{used}/upper", f"{used}/work")
                 layer = layer if used != "True" else new_layer(permit.terms.workspace, str(folder))
-            run = asyncio.create_task(backend.run(permit, stdin=stdin, layer=layer))
-            if "cancel" in told:
-                await asyncio.sleep(told["cancel"])
+            output: list[bytes] = []
+
+            def listen(stream: int, chunk: bytes, output: list[bytes] = output) -> None:
+                output.append(chunk)
+
+            run = asyncio.create_task(backend.run(permit, stdin=stdin, layer=layer, listen=listen))
+            if "cancel" in told:  # as soon as this text is in the output
+                while told["cancel"].encode() not in b"".join(output) and not run.done():
+                    await asyncio.sleep(0.01)
                 before = loop.time()
                 run.cancel()
                 await asyncio.wait({run})

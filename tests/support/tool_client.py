@@ -117,6 +117,13 @@ class ToolClient:
             assert news is not None, f"the server ended: {self.errors.decode()}"
             self._kept.append(news)
 
+    def progress(self, token: str) -> str:
+        """Return the text of the next report about the call with this token; those about other calls are dropped."""
+        while True:
+            told: dict[str, Any] = self.message(method="notifications/progress")["params"]
+            if told["progressToken"] == token:
+                return str(told["message"])
+
     def result(self, method: str, params: Mapping[str, object] | None = None) -> dict[str, Any]:
         """Return the result of one request."""
         answer = self.message(id=self.request(method, params))

@@ -1,6 +1,7 @@
 """Tests of `agent approve`: another terminal answers a question of `agent mcp serve`."""
 
 import asyncio
+import itertools
 import json
 import time
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from tests.support.terminal import Terminal
 from tests.support.tool_client import LONGEST, ToolClient, outcome, workspace
 
 pytest.importorskip("mcp")  # an extra
+_TOKENS = itertools.count()
 
 
 @pytest.fixture(scope="module")
@@ -31,8 +33,9 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ToolClient]:
 
 def asked(client: ToolClient, name: str) -> tuple[int, str]:
     """Call `write`, and return the id of the call and the name of its question."""
-    id = client.call("write", {"path": name, "content": "one\n"}, token=name)
-    said = client.message(method="notifications/progress")["params"]["message"]
+    token = f"{name} {next(_TOKENS)}"
+    id = client.call("write", {"path": name, "content": "one\n"}, token=token)
+    said = client.progress(token)
     assert "`agent approve " in said
     return id, said.partition("`agent approve ")[2].partition("`")[0]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from runner.state.workspace import workspace_key
 from sandbox.inside import safe_rmtree
-from sandbox.workspace.layer import ChangeLayer
+from sandbox.workspace.layer import ChangeLayer, begin
 
 UPPER, WORK, REMOVED = "upper", "work", "removed"
 _FOLDER = "transactions"
@@ -111,7 +111,13 @@ def create(state: Path, workspace: str) -> tuple[TransactionFolder, ChangeLayer,
         time.sleep(_TICK)
         os.chmod(path / REMOVED, 0o700)
         began = os.stat(path / REMOVED).st_ctime_ns
-    return locked, ChangeLayer(os.path.realpath(workspace), str(path / UPPER), str(path / WORK)), began
+    layer = ChangeLayer(os.path.realpath(workspace), str(path / UPPER), str(path / WORK))
+    try:
+        begin(layer)
+    except BaseException:
+        locked.remove()
+        raise
+    return locked, layer, began
 
 
 def abandoned(state: Path, workspace: str) -> Iterator[TransactionFolder]:
