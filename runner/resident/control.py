@@ -15,7 +15,8 @@ from runner import resident
 from runner.problems import Exit, Stopped
 from runner.resident import CONTROL, LOCK, peer_of, resident_folder
 
-_PATIENCE = 10.0  # seconds for an answer, and for a new process to listen
+_PATIENCE = 30.0  # seconds for an answer, and for the end of the process
+_START = 60.0  # seconds until a new process listens; it loads the whole program first
 _LOOK = 0.02  # seconds between two tries
 
 
@@ -68,7 +69,7 @@ def start_detached(environ: Mapping[str, str], options: tuple[str, ...] = (), *,
     if not waits:
         process.returncode = 0  # nobody reaps it: it lives longer than this process
         return
-    until = time.monotonic() + _PATIENCE
+    until = time.monotonic() + _START
     while time.monotonic() < until:
         with contextlib.suppress(Stopped):
             if ask(environ, {"op": "status"}) is not None:

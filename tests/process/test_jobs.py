@@ -316,12 +316,12 @@ def processes(mark: str) -> list[int]:
 @pytest.mark.threat("T295")
 def test_two_runs_of_a_job_never_overlap_and_a_killed_one_is_reported(user: JobUser) -> None:
     """No command survives `kill -9` of the run, the time is not repeated, and the lost run has a summary."""
-    mark = f"31.{os.getpid()}"
+    mark = f"3100.{os.getpid()}"
     id = user.add("--every", "1h", model=user.script(f"echo x > begun.txt; sleep {mark}"))
     user.due_since(id, 5)
     run = start(user, id)
     try:
-        wait_for(lambda: processes(f"sleep\0{mark}"), "the command did not start")
+        wait_for(lambda: processes(f"sleep\0{mark}\0"), "the command did not start")
         assert user.show(id)["state"] == "running"
         assert JobWatch().at(user.state, time.time() + DAY) == []
         assert "is running" in user.agent("jobs", "run", id, code=Exit.FAILED)
@@ -331,7 +331,7 @@ def test_two_runs_of_a_job_never_overlap_and_a_killed_one_is_reported(user: JobU
         run.kill()
         run.wait()
         run.stderr.close()
-    wait_for(lambda: not processes(f"sleep\0{mark}"), "a command survived")
+    wait_for(lambda: not processes(f"sleep\0{mark}\0"), "a command survived")
     shown = user.show(id)
     assert (shown["state"], len(shown["runs"])) == ("waiting", 1)
     lost = shown["runs"][0]
@@ -344,36 +344,36 @@ def test_two_runs_of_a_job_never_overlap_and_a_killed_one_is_reported(user: JobU
 
 @pytest.mark.threat("T295")
 def test_a_run_ends_with_the_resident_process(user: JobUser) -> None:
-    mark = f"32.{os.getpid()}"
+    mark = f"3200.{os.getpid()}"
     id = user.add("--every", "1h", model=user.script(f"echo x > begun.txt; sleep {mark}"))
     user.due_since(id, 5)
     ours, theirs = os.pipe()
     run = start(user, id, pass_fds=(ours,))
     try:
         os.close(ours)
-        wait_for(lambda: processes(f"sleep\0{mark}"), "the command did not start")
+        wait_for(lambda: processes(f"sleep\0{mark}\0"), "the command did not start")
     finally:
         os.close(theirs)  # as the death of the resident process does
         run.wait(timeout=60)
         run.stderr.close()
-    wait_for(lambda: not processes(f"sleep\0{mark}"), "a command survived")
+    wait_for(lambda: not processes(f"sleep\0{mark}\0"), "a command survived")
     assert run.returncode == Exit.INTERRUPTED
     assert user.runs(id)[0].exit == Exit.INTERRUPTED
 
 
 @pytest.mark.threat("T295")
 def test_a_run_that_is_stopped_by_a_signal_has_a_summary(user: JobUser) -> None:
-    mark = f"33.{os.getpid()}"
+    mark = f"3300.{os.getpid()}"
     id = user.add("--every", "1h", model=user.script(f"echo x > begun.txt; sleep {mark}"))
     user.due_since(id, 5)
     run = start(user, id)
     try:
-        wait_for(lambda: processes(f"sleep\0{mark}"), "the command did not start")
+        wait_for(lambda: processes(f"sleep\0{mark}\0"), "the command did not start")
     finally:
         run.send_signal(signal.SIGTERM)
         run.wait(timeout=60)
         run.stderr.close()
-    assert not processes(f"sleep\0{mark}")
+    assert not processes(f"sleep\0{mark}\0")
     assert user.runs(id)[0].exit == Exit.INTERRUPTED
 
 

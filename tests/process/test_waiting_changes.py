@@ -229,12 +229,20 @@ def test_a_decision_in_the_middle_begins_another_list(
     assert files(work) == {**PLAIN, "e": "one\n"}
 
 
+def let_time_pass(seconds: float) -> None:
+    """Set the clock of the running event loop forward, so that a time limit ends at a known moment."""
+    loop = asyncio.get_running_loop()
+    clock = loop.time
+    loop.time = lambda: clock() + seconds  # type: ignore[method-assign]  # of this loop alone
+
+
 @pytest.mark.parametrize("kind", ["error", "turns", "time"])
 def test_the_end_of_a_turn_asks_whatever_ends_it(
     work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     async def late() -> str:
-        await asyncio.sleep(30)
+        let_time_pass(1000)
+        await asyncio.sleep(300)
         return "done"
 
     def fails(request: object) -> object:
@@ -242,7 +250,7 @@ def test_the_end_of_a_turn_asks_whatever_ends_it(
             raise ProviderError(Problem("the model failed", "it is a test", "none"))
         return late() if kind == "time" else [do("echo y > e")]
 
-    bounds = {"turns": RunLimits(turns=1), "time": RunLimits(seconds=8), "error": RunLimits()}[kind]
+    bounds = {"turns": RunLimits(turns=1), "time": RunLimits(seconds=1000), "error": RunLimits()}[kind]
     user = TryingUser(everything)
     played = play(
         tmp_path, monkeypatch, {"main": [[do("echo two > a")], fails]}, mode=Mode.DEFAULT, approver=user, bounds=bounds
@@ -320,9 +328,20 @@ def test_without_an_answer_nothing_is_kept_and_the_user_finds_a_patch(
 
 @pytest.mark.threat("T317")
 def test_a_command_that_is_stopped_is_in_the_list(work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting: list[asyncio.Task[None]] = []
+
+    async def stop_when_written() -> None:
+        while not list((state_dir(os.environ) / "transactions").glob("*/*/upper/e")):
+            await asyncio.sleep(0.02)
+        let_time_pass(1000)
+
+    def second(request: object) -> object:
+        waiting.append(asyncio.ensure_future(stop_when_written()))
+        return [do("echo y > e; sleep 600")]
+
     user = TryingUser(everything)
-    bounds = RunLimits(seconds=8)
-    steps = [[do("echo two > a")], [do("echo y > e; sleep 60")]]
+    bounds = RunLimits(seconds=1000)
+    steps = [[do("echo two > a")], second]
     play(tmp_path, monkeypatch, {"main": steps}, mode=Mode.DEFAULT, approver=user, bounds=bounds)
     (asked,) = user.asked
     assert asked.card.tried is not None

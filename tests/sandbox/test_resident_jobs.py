@@ -70,9 +70,9 @@ def test_a_due_job_is_started_once_and_a_waiting_job_keeps_the_process() -> None
 @pytest.mark.threat("T295")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "ended"])
 def test_no_run_and_no_command_outlives_the_resident_process(number: signal.Signals) -> None:
-    mark = f"sleep\0{40 + int(number)}.{os.getpid()}"
+    mark = f"sleep\0{4000 + int(number)}.{os.getpid()}\0"
     with short_place() as place:
-        id = add(place, mark.replace("\0", " "), ago=5)
+        id = add(place, mark.replace("\0", " ").strip(), ago=5)
         store = JobStore(place.base / "state")
         with resident(place) as process:
             until(lambda: bool(living(mark)), "the start of the command")

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -67,7 +68,7 @@ def test_two_terminals_see_one_session_and_one_of_them_answers(user: HostedHarne
         first.type("C-d")
         assert "detached; the session goes on" in first.until("LEFT 0")
         second.until("detached")
-        assert [len(row["clients"]) for row in user.rows()] == [1]
+        gone(lambda: len(user.rows()[0]["clients"]) != 1)  # the description follows a moment after the clients
         second.type("/quit", "Enter")
         assert "the session has ended; to continue: agent attach" in second.until("LEFT 0")
         assert user.rows() == []
@@ -88,22 +89,53 @@ def test_what_was_typed_before_the_question_answers_nothing(user: HostedHarness)
     try:
         terminal.until("attached to")
         terminal.until("\x1b[?2004h")  # the input line is there
+        viewer = user.client(id, "viewer", "view")
+        viewer.until("attached")
         terminal.type("go on\r")
+        # The user goes on typing until after the question has appeared. After half a second without a key, one counts.
+        appeared = threading.Thread(target=viewer.until, args=("question_asked",))
+        appeared.start()
         end = time.monotonic() + 60
-        while not user.rows()[0]["questions"]:  # the user goes on typing until after the question has appeared
+        while appeared.is_alive():
             assert time.monotonic() < end
             terminal.type("y\r")
-        terminal.type("y\ry\r")
+            appeared.join(0.1)
+        terminal.type("y\r")
         terminal.until(ALLOW)
-        terminal.type("\x1b[200~y\r\x1b[201~")
+        later()
+        terminal.type("\x1b[200~y\r\x1b[201~y\r")  # a key right after a paste is part of what was typed ahead
         row = user.wait("question", id)
         assert row["state"] == "question"
         assert not (user.cli.work / "made").exists()
         later()
         terminal.type("y\r")
         terminal.until("you approved")
+        terminal.type("\x03\x04")  # Ctrl-C discards what was typed early and is in the line again
+        assert terminal.end() == 0
+    finally:
+        terminal.close()
+
+
+def test_ctrl_c_stops_the_turn_and_the_client_stays(user: HostedHarness) -> None:
+    id = user.start("--model", user.model(says("Hello."), runs("touch made"), says("Done.")))
+    user.wait("idle", id)
+    viewer = user.client(id, "viewer", "view")
+    viewer.until("attached")
+    environ = {**user.cli.environ, "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1"}
+    terminal = Terminal([AGENT, "attach", id], user.cli.work, environ)
+    try:
+        terminal.until("\x1b[?2004h")
+        terminal.type("\x03")
+        terminal.until("no turn is in progress")
+        terminal.type("go on\r")
+        terminal.until(ALLOW)
+        later()
+        terminal.type("\x03")
+        assert viewer.until("question_closed")["answer"] != "yes"
+        user.wait("idle", id)
         terminal.type("\x04")
         assert terminal.end() == 0
+        assert not (user.cli.work / "made").exists()
     finally:
         terminal.close()
 

@@ -48,9 +48,10 @@ def descendants(pid: int) -> set[int]:
     found, queue = set[int](), [pid]
     while queue:
         for task in Path(f"/proc/{queue.pop()}/task").glob("*/children"):
-            below = {int(each) for each in task.read_text().split()}
-            queue += below - found
-            found |= below
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+                below = {int(each) for each in task.read_text().split()}
+                queue += below - found
+                found |= below
     return found
 
 
@@ -71,6 +72,14 @@ def _runs(pid: int) -> bool:
         return False
 
 
+def free_port() -> int:
+    """Return a free port below those that the system hands out, so that no other program gets it meanwhile."""
+    for port in range(20_100 + os.getpid() % 10_000, 32_768):
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    raise AssertionError("no port is free")
+
+
 @pytest.mark.threat("T159")
 def test_a_server_is_listed_read_forwarded_and_stopped(user: CliHarness) -> None:
     (user.work / "page").write_text("served from the sandbox\n")
@@ -85,8 +94,7 @@ def test_a_server_is_listed_read_forwarded_and_stopped(user: CliHarness) -> None
     assert [(row["id"], row["running"], row["ports"]) for row in listed] == [(name, True, [3000])]
     assert user.agent("processes", "output", name).stdout.startswith("begun\n")
     assert "3000" in user.agent("ports").stdout
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     assert user.agent("ports", "forward", "3000", str(port)).returncode == 0
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/page", timeout=PATIENCE) as answer:
         assert answer.read() == b"served from the sandbox\n"

@@ -28,7 +28,7 @@ def shell(screen: Terminal) -> None:
     screen.until(prompt)
     screen.type("stty size; tty | sed 's/[0-9]*$//'; test -t 0 -a -t 1 && echo both\r")
     screen.until(prompt, 2)
-    screen.type("echo be''gun; read x; sleep 1; stty size\r")
+    screen.type("echo be''gun; read x; until stty size | grep '31 97'; do sleep 0.1; done\r")
     screen.until("begun")
     fcntl.ioctl(screen._descriptor, termios.TIOCSWINSZ, struct.pack("HHHH", 31, 97, 0, 0))
     screen.type("\r")

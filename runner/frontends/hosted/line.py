@@ -40,25 +40,37 @@ class _RawInput(Intake):
             os.kill(0, signal.SIGTSTP)  # the process group, as a terminal's own Ctrl-Z does
 
 
+class _Interrupted(Exception):
+    """The exception of a prompt that ends with Ctrl-C: a KeyboardInterrupt in its task would end the event loop."""
+
+
 class InputLine:
     """The line where the user types prompts and answers.
 
     THREAT T279: keys that were typed before a question appeared must not answer it. At a question every key is ignored
-    until half a second has passed without one, and pasted text is no answer.
+    until half a second has passed without one, and pasted text is no answer. The wait begins when a question is drawn,
+    and again with pasted text: on a busy machine, keys that were typed one after another arrive at once.
     """
 
     def __init__(self, changed: asyncio.Event) -> None:
         self._changed = changed
         self._typed = ""  # the text of the prompt that a question interrupted
-        self._last = 0.0  # the time of the last key at a question
+        self._last: float | None = None  # the time of the last key or paste at a question; None before it is drawn
         self._open = False  # the question accepts keys
         self._input = _RawInput(sys.stdin, ends="\r\n")
         self._prompts: PromptSession[str] = PromptSession(
-            history=InMemoryHistory(), key_bindings=_prompt_keys(self._input), input=self._input
+            history=InMemoryHistory(),
+            key_bindings=_prompt_keys(self._input),
+            input=self._input,
+            interrupt_exception=_Interrupted,
         )
         self._answers: PromptSession[str] = PromptSession(
-            history=DummyHistory(), key_bindings=self._guarded_keys(), input=self._input
+            history=DummyHistory(),
+            key_bindings=self._guarded_keys(),
+            input=self._input,
+            interrupt_exception=_Interrupted,
         )
+        self._answers.app.after_render += self._drawn
 
     @contextlib.contextmanager
     def beside_output(self) -> Iterator[None]:
@@ -80,7 +92,7 @@ class InputLine:
             clear_typeahead(session.input)
             if os.isatty(0):
                 termios.tcflush(0, termios.TCIFLUSH)
-            self._last, self._open = time.monotonic(), False
+            self._last, self._open = None, False
         typed = "" if answer else self._typed
         reading = asyncio.ensure_future(session.prompt_async(prompt, default=typed, handle_sigint=False))
         try:
@@ -93,11 +105,18 @@ class InputLine:
                     self._typed = "" if not answer else self._typed
                     return reading.result()
             return None
+        except _Interrupted:
+            raise KeyboardInterrupt from None
         finally:
             if not reading.done():
                 self._typed = self._typed if answer else session.default_buffer.text
                 reading.cancel()
                 await asyncio.gather(reading, return_exceptions=True)
+
+    def _drawn(self, _: object) -> None:
+        """Let the wait begin when a question is drawn for the first time."""
+        if self._last is None:
+            self._last = time.monotonic()
 
     def _guarded_keys(self) -> KeyBindings:
         """Return the bindings that ignore keys until half a second has passed without one."""
@@ -106,7 +125,7 @@ class InputLine:
         def early() -> bool:
             if not self._open:
                 now = time.monotonic()
-                self._open, self._last = now - self._last >= _QUIET, now
+                self._open, self._last = self._last is not None and now - self._last >= _QUIET, now
             return not self._open
 
         guarded = Condition(lambda: not self._open)
@@ -115,9 +134,12 @@ class InputLine:
             if not early():
                 event.app.key_processor.feed(event.key_sequence[0], first=True)
 
+        def pasted(event: KeyPressEvent) -> None:
+            self._last, self._open = time.monotonic(), False
+
         for key in (Keys.Any, Keys.ControlM, Keys.ControlJ):
             keys.add(key, filter=guarded, eager=True)(ignore)
-        keys.add(Keys.BracketedPaste, eager=True)(lambda event: None)
+        keys.add(Keys.BracketedPaste, eager=True)(pasted)
         return keys
 
 
