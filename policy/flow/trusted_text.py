@@ -35,6 +35,8 @@ _MONEY = frozenset((
 _OF_AMOUNTS = frozenset((
     "amount", "price", "cost", "sum", "total", "value", "fee", "rent",
 ))  # fmt: skip
+# What can lead a server to a path above, in the forms that servers decode.
+_UP = re.compile(r"(?:/|\\|%2f|%5c)\.\.(?![\w.-])|%2e|\\")
 _REACH = 3  # words before a number, and 1 after it, that can say what the number is of
 
 
@@ -109,7 +111,7 @@ def _below(path: str, known: str) -> bool:
     """Return True if `path` is `known` or below it, by whole names."""
     known = known.rstrip("/").removesuffix(".git")
     path = path.rstrip("/")
-    if "/../" in f"{path}/" or "%2e" in path or "\\" in path:
+    if _UP.search(path):
         return False
     return path.removesuffix(".git") == known or path.startswith(f"{known}/")
 
@@ -137,7 +139,7 @@ def _address_of(match: re.Match[str]) -> Address | None:
         return None  # an e-mail address
     path = rest.partition("?")[0].partition("#")[0]
     path = path if scheme or match["copied"] or path.startswith("/") else ""
-    path = path.rstrip(".,;:!?*_")
+    path = path if path.endswith("/..") else path.rstrip(".,;:!?*_")  # a sentence can end after an address
     if match["copied"]:
         path = f"/{path.lstrip('/')}"
     bare = path.strip("/") == "" and "?" not in rest

@@ -297,7 +297,9 @@ class SessionAgents:
         return Outcome(0, child.report.encode("utf-8", "replace"))
 
     def _message(self, child: Child, text: str, sender: str) -> Outcome:
-        # THREAT T226: what one agent writes to another may repeat what it read.
+        # THREAT T226, T270: what one agent writes to another may repeat what it read.
+        if child.ctx is not None and child.ctx.flow is not None and (flow := self._context(sender).flow) is not None:
+            child.ctx.flow.take_over(flow)
         if not self.send(child.name, f"Message of another agent:\n{marked('message', text, sender=sender)}"):
             return _failed(f"`{child.name}` got no message", "it has ended", "start another agent")
         return Outcome(0, f"sent; {child.name} reads it after its current calls".encode())

@@ -8,7 +8,7 @@ import os
 from collections.abc import Awaitable, Callable, Sequence
 
 from policy.flow.state import FlowMode
-from policy.flow.trusted_later import trusted_later
+from policy.flow.trusted_later import trusted_later, trusted_link
 from policy.model.action import RunArgv, RunScript, WriteFile
 from policy.model.verdict import Permit, Problem
 from runner.changes.undo.recorder import Hold
@@ -46,10 +46,12 @@ def held_in_layer(permit: Permit, planned: Planned, ctx: RunContext, upper: str)
     linked = _linked_files(workspace)
 
     def later(path: str) -> str:
-        what = trusted_later(path, workspace) or ("a file behind a link of such a name" if path in linked else "")
         new = upper + path[len(workspace) :]
+        link = os.path.islink(new)
+        what = (trusted_link if link else trusted_later)(path, workspace)
+        what = what or ("a file behind a link of such a name" if path in linked else "")
         # The content behind a link is not what the user approved.
-        approved = what and not os.path.islink(new) and flow.approved(path, content_hash(new))
+        approved = what and not link and flow.approved(path, content_hash(new))
         return "" if approved else what
 
     return later
@@ -64,8 +66,9 @@ def held_files(permit: Permit, planned: Planned, ctx: RunContext) -> Hold | None
     linked = _linked_files(workspace)
 
     def hold(path: str) -> bool:
-        later = path in linked or bool(trusted_later(path, workspace))
-        return later and not flow.approved(path, content_hash(path))
+        link = os.path.islink(path)
+        later = path in linked or bool((trusted_link if link else trusted_later)(path, workspace))
+        return later and (link or not flow.approved(path, content_hash(path)))
 
     return hold
 

@@ -19,6 +19,7 @@ from policy.model.action import (
     GrepFiles,
     ListFolder,
     ManageAgent,
+    ManageTasks,
     ReadFile,
     ReadServerResource,
     SpawnAgent,
@@ -109,6 +110,11 @@ class SessionFlow:
         self._approved: set[tuple[str, str]] = set()
         self._endorsed: set[str] = set()
         self._children: list[SessionFlow] = []
+        self._main = self  # the flow of the agent `main`
+        self._of_tasks: dict[
+            TextSource, None
+        ] = {}  # untrusted sources of agents that wrote tasks; in the flow of `main`
+        self._private_of_tasks: dict[str, None] = {}
         self._head = head_commit(self._workspace) if self._workspace else None
         self._failed = False
         self.held: tuple[HeldChange, ...] = ()  # changes of the action in progress that were taken back
@@ -174,9 +180,12 @@ class SessionFlow:
     def note_untrusted(self, words: str, text: str = "") -> None:
         """Note that text of the source `words` is in the conversation from now on. `text` is the text, for its hash."""
         words = one_line(words, _LONGEST)
-        digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest() if text else ""
-        known = any(each.words == words and (not digest or each.sha256 == digest) for each in self._untrusted)
-        if known or len(self._untrusted) >= _MOST_SOURCES:
+        self._add(words, hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest() if text else "")
+
+    def _add(self, words: str, digest: str) -> None:
+        """Add a source of untrusted text. An endorsed text says nothing about another one of the same source."""
+        known = any(each.words == words and (not digest or each.sha256 == digest) for each in self.untrusted)
+        if known or (digest and digest in self._endorsed) or len(self.untrusted) >= _MOST_SOURCES:
             return
         at = time.strftime("%H:%M", time.localtime(self._clock()))
         before = self.label
@@ -241,6 +250,9 @@ class SessionFlow:
         """
         if isinstance(action, SpawnAgent | ManageAgent):
             self._join()
+            return
+        if isinstance(action, ManageTasks):
+            self._share_tasks(writes=action.operation != "list")
             return
         self._saw_private(action, tiers, credentials)
         if quarantined:
@@ -349,6 +361,7 @@ class SessionFlow:
         made._private = dict(self._private)
         made._approved = self._approved
         made._endorsed = self._endorsed
+        made._main = self._main
         self._children.append(made)
         return made
 
@@ -356,11 +369,28 @@ class SessionFlow:
         """Take over what the sub-agents have read: their reports contain it."""
         for child in self._children:
             child._join()
-            for source in child.untrusted:
-                if source not in self._untrusted:
-                    self.note_untrusted(source.words)
-            for words in child.private:
-                self.note_private(words)
+            self.take_over(child)
+
+    def take_over(self, other: "SessionFlow") -> None:
+        """Take over what another agent has read: this agent gets a text of it."""
+        for source in other.untrusted:
+            self._add(source.words, source.sha256)
+        for words in other.private:
+            self.note_private(words)
+
+    def _share_tasks(self, *, writes: bool) -> None:
+        """Take over what the agents that wrote the tasks of the session had read. With `writes`, this agent is one of
+        them. The agent `main` gets it at once, because a later session may continue its conversation with the tasks.
+        """
+        main = self._main
+        if writes:
+            main.take_over(self)
+            main._of_tasks |= dict.fromkeys(self.untrusted)
+            main._private_of_tasks |= self._private
+        for source in main._of_tasks:
+            self._add(source.words, source.sha256)
+        for words in main._private_of_tasks:
+            self.note_private(words)
 
     def restore(self, entries: Sequence[FlowEntry]) -> None:
         """Apply the entries of the session that is continued. A session without entries has unknown sources."""

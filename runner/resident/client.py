@@ -26,6 +26,7 @@ MAGIC = b"ringfence warm 1"
 READY, GO, COLD, CODE = b"ready ", b"go\n", b"cold\n", b"code "  # what is said after the request
 PATIENCE = 2.0  # seconds until a worker must be ready; the command runs cold then
 _HARMLESS = {"PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED"}  # variables of the interpreter that a worker can follow
+_OWN_FILES = ("/dev/fd", "/proc/self", "/proc/thread-self")  # paths that lead each process to files of its own
 _STOPPING = ("SIGTSTP", "SIGTTIN", "SIGTTOU")
 _KEPT = ("SIGKILL", "SIGSTOP", "SIGCHLD", "SIGCONT", "SIGPIPE", "SIGXFSZ", "SIGURG", "SIGSEGV", "SIGBUS", "SIGFPE",
          "SIGILL", "SIGTRAP", "SIGSYS")  # fmt: skip
@@ -56,7 +57,7 @@ def ask_worker(argv: list[str], streams: tuple[int, int, int], patience: float) 
 
     A worker that takes longer than `patience` seconds is killed.
     """
-    if sys.platform != "linux" or _changes_interpreter():
+    if sys.platform != "linux" or _changes_interpreter() or _names_own_files():
         return None
     found = _connected(argv, streams)
     if found is None:
@@ -107,7 +108,7 @@ def _may_be_warm(words: list[str]) -> bool:
         return False  # a process that stays belongs to its caller; help pages need other modules
     if any("/fd" in word or "/proc" in word for word in own if word.startswith(("-", "/"))):
         return False  # a path that names a descriptor or a process: it is another one there
-    if _changes_interpreter():
+    if _changes_interpreter() or _names_own_files():
         return False
     try:
         # A job in the background must stop when it reads from its terminal, which only its own process can.
@@ -119,6 +120,14 @@ def _may_be_warm(words: list[str]) -> bool:
 def _changes_interpreter() -> bool:
     """Return True if there is a variable that an interpreter reads at its start, and that a worker cannot follow."""
     return any(name.startswith("PYTHON") and name not in _HARMLESS for name in os.environ)
+
+
+def _names_own_files() -> bool:
+    """Return True if a variable has a path that is another one in a worker: that of a descriptor, for example.
+
+    THREAT T276: a folder with settings that is not there in the worker would be no settings at all.
+    """
+    return any(place in value for value in os.environ.values() for place in _OWN_FILES)
 
 
 def _request(argv: list[str]) -> bytes:

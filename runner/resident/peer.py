@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     import socket
 
 _SPACES = ("cgroup", "ipc", "mnt", "net", "pid", "time", "user", "uts")
-_EQUAL = ("Uid", "Gid", "Groups", "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs", "Seccomp")
+_EQUAL = ("Uid", "Gid", "Groups", "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs", "Seccomp",
+          "Seccomp_filters")  # fmt: skip
 _TAKEN = ("Umask", "SigBlk", "SigIgn")
 _PIDFD = 77  # SO_PEERPIDFD of Linux 6.5
 

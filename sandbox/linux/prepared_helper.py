@@ -56,7 +56,7 @@ class PreparedHelper:
         launched = self._launch
         if launched is None or not foreseeable(request) or request.cache != self._request.cache:
             return None
-        if helper_key(request.terms) != self._key:
+        if helper_key(request.terms) != self._key or not self._scratch.usual:
             return None
         found, plan = planned(TIERS[0], request.terms, self._scratch, cache=request.cache, files=False)
         if found != self._scan or plan.dump() != self._plan or not _has_answered(launched):

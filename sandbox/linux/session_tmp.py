@@ -22,6 +22,11 @@ class Scratch:
         self.path, self._lock = held(_PREFIX)
         self._bare: tuple[str, int] | None = None
 
+    @property
+    def usual(self) -> bool:
+        """Return True if a folder that is made now would be beside this one."""
+        return os.path.dirname(self.path) == os.path.realpath(temporary_folder())
+
     def empty(self) -> dict[str, str]:
         """Return the paths of an empty `file` and an empty `dir` that cannot be opened, to mount over secrets. Commands
         do not see these paths.

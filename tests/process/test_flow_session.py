@@ -2,6 +2,7 @@
 the record and the sandbox are real.
 """
 
+import asyncio
 import json
 import os
 import subprocess
@@ -10,11 +11,15 @@ from pathlib import Path
 
 import pytest
 
+from policy.flow.state import FlowMode, Label
+from policy.model.action import FetchAddress, SpawnAgent
 from policy.model.tier import Mode
 from runner.approval.approver import Answer, No, Question, Yes
 from runner.cli.main import main
 from runner.events import Changed, Denied, Notice
+from runner.flow.session_flow import SessionFlow
 from runner.flow.written_files import WrittenFiles
+from runner.messages import Request
 from runner.state.paths import state_dir
 from tests.process.test_sub_agents import Played, bash, play, spawn
 
@@ -227,6 +232,113 @@ def test_a_sub_agent_begins_with_the_label_and_its_report_brings_its_own(
     }
     play(tmp_path, monkeypatch, scripts)
     assert not (work / "AGENTS.md").exists()
+
+
+class Meeting:
+    """An agent in the background that goes on after another one has done its calls."""
+
+    def __init__(self) -> None:
+        self.begun, self.over = asyncio.Event(), asyncio.Event()
+
+    async def waits(self, request: Request) -> list[tuple[str, dict[str, object]]]:
+        self.begun.set()
+        await asyncio.wait_for(self.over.wait(), 60)
+        return [bash("true")]
+
+    def after_begin(self, calls: list[tuple[str, dict[str, object]]]) -> object:
+        async def step(request: Request) -> list[tuple[str, dict[str, object]]]:
+            await asyncio.wait_for(self.begun.wait(), 60)
+            return calls
+
+        return step
+
+    def ends(self, calls: "list[tuple[str, dict[str, object]]] | str") -> object:
+        def step(request: Request) -> "list[tuple[str, dict[str, object]]] | str":
+            self.over.set()
+            return calls
+
+        return step
+
+
+@pytest.mark.threat("T270")
+def test_a_message_to_an_agent_brings_the_label_of_its_sender(
+    work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The agent began before its parent, or a member of its team, read untrusted text."""
+    write, message = bash("echo x > AGENTS.md"), ("agent_message", {"agent": "general-1", "text": "write AGENTS.md"})
+    report = ("agent_output", {"agent": "general-1", "wait": 60})
+    meeting = Meeting()
+    scripts: dict[str, list[object]] = {
+        "main": [
+            [spawn("general", "wait", background=True)],
+            meeting.after_begin([READ]),
+            [message],
+            meeting.ends([report]),
+            "done",
+        ],
+        "general-1": [meeting.waits, [write], "the report"],
+    }
+    assert "sent; general-1" in "".join(play(tmp_path, monkeypatch, scripts).results)
+    assert not (work / "AGENTS.md").exists()
+    meeting = Meeting()
+    scripts = {
+        "main": [[spawn("general", "wait", team="red"), spawn("general", "read", team="red")], "done"],
+        "general-1": [meeting.waits, [write], "the report"],
+        "general-2": [meeting.after_begin([READ]), [message], meeting.ends("told")],
+    }
+    played = play(tmp_path, monkeypatch, scripts)
+    assert "messages of the agent general-2" in played.results[0]
+    assert not (work / "AGENTS.md").exists()
+
+
+@pytest.mark.threat("T270")
+def test_a_task_brings_the_label_of_the_agent_that_wrote_it(
+    work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sub-agent in the background has read untrusted text, and its report is not read yet."""
+    meeting = Meeting()
+    create = ("tasks", {"operation": "create", "subject": "write AGENTS.md", "description": "x"})
+
+    async def written(request: Request) -> list[tuple[str, dict[str, object]]]:
+        await asyncio.wait_for(meeting.begun.wait(), 60)
+        return [("tasks", {"operation": "list"})]
+
+    scripts: dict[str, list[object]] = {
+        "main": [[spawn("general", "look", background=True)], written, [bash("echo x > AGENTS.md")],
+                 meeting.ends("done")],
+        "general-1": [[READ], [create], meeting.waits, "the report"],
+    }  # fmt: skip
+    played = play(tmp_path, monkeypatch, scripts)
+    assert any("write AGENTS.md" in each for each in played.results)
+    assert not (work / "AGENTS.md").exists()
+
+
+@pytest.mark.threat("T265")
+def test_an_endorsed_text_endorses_no_other_text_of_its_source() -> None:
+    flow = SessionFlow(FlowMode.GUARD)
+    page = FetchAddress("https://example.org/")
+    flow.saw(page, "read by the user")
+    assert flow.endorse_last() is not None
+    assert flow.label is Label.WORKSPACE
+    child = flow.child(lambda event: None)
+    child.saw(page, "another text")
+    flow.saw(SpawnAgent("general", "look", "look"), "a report")
+    assert flow.label is Label.UNTRUSTED
+    flow = SessionFlow(FlowMode.GUARD)
+    flow.saw(page, "read by the user")
+    flow.endorse_last()
+    flow.note_untrusted("the page https://example.org/")
+    assert flow.label is Label.UNTRUSTED
+
+
+@pytest.mark.threat("T267")
+@pytest.mark.parametrize("folder", [".github", ".claude", ".circleci", ".husky"])
+def test_a_link_in_place_of_a_trusted_folder_is_seen(
+    folder: str, work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = bash(f"mkdir -p x/workflows; echo evil > x/workflows/ci.yml; ln -s x {folder}")
+    play(tmp_path, monkeypatch, {"main": [[READ], [command], "done"]})
+    assert not os.path.lexists(work / folder)
 
 
 @pytest.mark.threat("T265")

@@ -179,6 +179,24 @@ class ForecastForAMoment:
 
 
 @pytest.mark.threat("T312")
+def test_a_helper_with_its_folder_elsewhere_is_not_used(place: CliHarness) -> None:
+    """The caller has another folder for temporary files."""
+    (place.base / "other").mkdir()
+    script = "echo begun; cat"
+    with resident(place):
+        foresee(place, "exec", script)
+        environ = {**place.environ, "TMPDIR": str(place.base / "other")}
+        with subprocess.Popen(
+            [AGENT, "exec", script], cwd=place.work, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"begun\n"
+            assert list((place.base / "other").glob("ringfence-tmp-*"))
+            process.communicate(timeout=PATIENCE)
+        assert served(place) == 4
+
+
+@pytest.mark.threat("T312")
 def test_a_helper_that_nobody_needed_ends(place: CliHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     """The worker waits on."""
     monkeypatch.setattr("tempfile.tempdir", str(place.base / "tmp"))
@@ -189,7 +207,8 @@ def test_a_helper_that_nobody_needed_ends(place: CliHarness, monkeypatch: pytest
     state = PeerState(
         0o022, 0, 0, limits, os.getpriority(os.PRIO_PROCESS, 0), frozenset(os.sched_getaffinity(0)), score
     )
-    data = pickle.dumps(Forecast(LaunchRequest("T1", terms, place.base / "cache"), state))
+    temporary = str(place.base / "tmp")
+    data = pickle.dumps(Forecast(LaunchRequest("T1", terms, place.base / "cache"), state, temporary))
     server = socket.socket(socket.AF_UNIX)
     server.bind(str(place.base / "socket"))
     server.listen()

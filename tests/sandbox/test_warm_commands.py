@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from runner.resident.peer import standing
 from sandbox.inside import syscalls
 from tests.support.cli_harness import AGENT, CliHarness
 from tests.support.command_samples import COMMANDS
@@ -363,6 +364,90 @@ def test_a_process_with_other_rights_is_not_served(place: CliHarness) -> None:
             assert served(place) == 0, name
         assert place.agent("exec", "true").returncode == 0
         assert served(place) == 1
+
+
+FILTER = """
+import ctypes, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+allow = (ctypes.c_uint64 * 1)(6 | 0x7FFF0000 << 32)  # BPF_RET, SECCOMP_RET_ALLOW
+class Program(ctypes.Structure):
+    _fields_ = [("length", ctypes.c_ushort), ("filter", ctypes.c_void_p)]
+def install():
+    program = Program(1, ctypes.addressof(allow))
+    assert libc.prctl(38, 1, 0, 0, 0) == 0
+    assert libc.prctl(22, 2, ctypes.byref(program), 0, 0) == 0, ctypes.get_errno()
+install()
+if os.fork():
+    os.wait()
+else:
+    install()
+    print(os.getppid(), os.getpid(), flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.threat("T274")
+def test_a_further_filter_of_system_calls_is_another_right() -> None:
+    """In a container with a filter and without new privileges, a sandbox of filters differs by their number alone."""
+    with subprocess.Popen([sys.executable, "-c", FILTER], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        outer, inner = process.stdout.readline().decode().split()
+        assert standing(outer) == standing(outer)
+        assert standing(outer) != standing(inner)
+        process.communicate(timeout=PATIENCE)
+
+
+@pytest.mark.threat("T276")
+@pytest.mark.parametrize("path", ["/dev/fd/9", "/proc/self/fd/9"])
+def test_settings_behind_a_descriptor_of_the_client_count(place: CliHarness, path: str) -> None:
+    settings = place.base / "settings"
+    settings.mkdir(mode=0o700)
+    (settings / "config.toml").write_text('[[rule]]\nverdict = "deny"\nrun = ["echo", "**"]\nwhy = "today"\n')
+
+    def change() -> None:
+        os.dup2(os.open(settings, os.O_RDONLY), 9)
+
+    with resident(place):
+        client = subprocess.Popen(
+            [AGENT, "exec", "echo hi"],
+            cwd=place.work,
+            env={**place.environ, "RINGFENCE_CONFIG_DIR": path},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            preexec_fn=change,
+            close_fds=False,
+        )
+        _, said = client.communicate(timeout=PATIENCE)
+        assert client.returncode == 3, said
+        assert b"today" in said
+
+
+@pytest.mark.threat("T276")
+def test_temporary_files_are_where_those_of_the_client_are(place: CliHarness) -> None:
+    """A prepared helper has its folder in that of another client, and is not used."""
+    names = ("one", "other")
+    for name in names:
+        (place.base / name).mkdir()
+
+    def used(name: str) -> set[str]:
+        """Return the folders in which a command with the folder `name` has its temporary files."""
+        environ = {**place.environ, "TMPDIR": str(place.base / name)}
+        script = "touch /tmp/here; echo begun; cat"
+        with subprocess.Popen(
+            [AGENT, "exec", "--mode", "trust-project", script],
+            cwd=place.work, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        ) as process:  # fmt: skip
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"begun\n"
+            found = {each for each in names for _ in (place.base / each).glob("ringfence-tmp-*/here")}
+            process.communicate(timeout=PATIENCE)
+        return found
+
+    assert [used(name) for name in names] == [{"one"}, {"other"}]
+    with resident(place):
+        assert [used(name) for name in (*names, "one")] == [{"one"}, {"other"}, {"one"}]
+        assert served(place) == 3
 
 
 @pytest.mark.threat("T274")

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policy.flow.state import FlowMode, FlowState, Label, TextSource
-from policy.flow.trusted_later import trusted_later
+from policy.flow.trusted_later import trusted_later, trusted_link
 from policy.flow.trusted_text import TrustedText, addresses, whole_address
 from policy.grants.resolve import resolve
 from policy.model.action import (
@@ -66,6 +66,14 @@ NAMED = [
     ("https://github.com/acme/web/issues/7/x",    (),          True),
     ("https://github.com/acme/web/issues/77",     (),          False),
     ("https://github.com/acme/web/issues/7/../8", (),          False),
+    ("https://github.com/acme/web/issues/7/..",   (),          False),
+    ("https://github.com/acme/web/issues/7/..?x", (),          False),
+    ("https://github.com/acme/web/issues/7/..%2f8", (),        False),
+    ("https://github.com/acme/web/issues/7/x%2F..%2F../8", (), False),
+    ("https://github.com/acme/web/issues/7/..;/8", (),         False),
+    ("https://github.com/acme/web/issues/7/a%2fb", (),         True),
+    ("https://github.com/acme/web/issues/7/..a",  (),          True),
+    ("https://github.com/acme/web/issues/7...",   (),          True),
     ("https://github.com/evil/web",               (),          False),
     ("github.com",                                (),          False),
     ("13",                                        ("issue",),  True),
@@ -134,6 +142,20 @@ LATER = [
     (".husky/pre-commit",                "settings of Git"),
     (".claude/settings.json",            "settings of agents"),
     ("a/.cursor/rules/x.mdc",            "settings of agents"),
+    (".pylintrc",                        "build or test settings"),
+    ("mypy.ini",                         "build or test settings"),
+    ("rust-toolchain.toml",              "build or test settings"),
+    (".python-version",                  "build or test settings"),
+    ("karma.conf.js",                    "build or test settings"),
+    ("wdio.ci.conf.ts",                  "build or test settings"),
+    (".babelrc.js",                      "build or test settings"),
+    (".pnp.cjs",                         "build or test settings"),
+    ("Taskfile.dist.yml",                "build or test settings"),
+    ("tools/bazel",                      "build or test settings"),
+    ("tools/other",                      ""),
+    (".bundle/config",                   "build or test settings"),
+    ("uv.toml",                          "a list of dependencies"),
+    (".lfsconfig",                       "settings of Git"),
     ("src/main.py",                      ""),
     ("README.md",                        ""),
     ("src/package.json.py",              ""),
@@ -146,6 +168,15 @@ LATER = [
 def test_files_that_are_trusted_later(path: str, what: str) -> None:
     assert trusted_later(f"{WORK}/{path}", WORK) == what
     assert trusted_later(f"/elsewhere/{path}", WORK) == ""
+    assert trusted_link(f"{WORK}/{path}", WORK) == what
+
+
+@pytest.mark.threat("T267")
+def test_a_link_stands_for_a_folder_of_trusted_files() -> None:
+    for path, what in ((".github", "a CI workflow"), ("a/.claude", "settings of agents"), ("gradle", "build or test settings"),
+                       (".github/workflows", "a CI workflow"), ("workflows", ""), ("docs", "")):  # fmt: skip
+        assert trusted_link(f"{WORK}/{path}", WORK) == what
+        assert trusted_link(f"/elsewhere/{path}", WORK) == ""
 
 
 WRITE = WriteFile(f"{WORK}/package.json", '{"x": 1}')

@@ -9,6 +9,7 @@ import contextlib
 import os
 import pickle
 import signal
+import tempfile
 import time
 
 from policy.model.frozen import dataclass
@@ -30,10 +31,13 @@ _LIBRARY = sum(1 << number - 1 for number in range(1, 65) if number not in signa
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """A helper that the next command may need, and the state of the process that it has to inherit."""
+    """A helper that the next command may need, the state of the process that it has to inherit, and the folder for the
+    temporary files of its caller.
+    """
 
     request: LaunchRequest
     state: PeerState
+    temporary: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +57,7 @@ def encoded(spare: WorkerSpare, state: PeerState) -> bytes | None:
     request = spare.wanted
     if request is None or not foreseeable(request) or state.blocked or state.ignored & ~(_PASSED | _LIBRARY):
         return None
-    data = pickle.dumps(Forecast(request, state))
+    data = pickle.dumps(Forecast(request, state, tempfile.gettempdir()))
     return data if len(data) <= MOST else None
 
 
@@ -63,6 +67,7 @@ def prepare(spare: WorkerSpare, data: bytes) -> Forecast | None:
     The log of this user is opened as well: every process that finds this socket has the same state folder.
     """
     forecast: Forecast = pickle.loads(data)  # noqa: S301  # from a worker of this process
+    tempfile.tempdir = forecast.temporary
     try:
         ignored = [number for number in range(1, 65) if forecast.state.ignored & _LIBRARY & 1 << number - 1]
         with SpareHelper(ignored=ignored) as own:

@@ -12,6 +12,7 @@ import select
 import signal
 import socket
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -180,6 +181,7 @@ def _prepare(connection: socket.socket, state: PeerState, spare: WorkerSpare, fo
                 raise UnfitRequest("a variable has no value")
             os.environb[name] = value
         time.tzset()
+        tempfile.tempdir = None  # chosen again from the variables of the client
         pid = peer_of(connection)[0]
         os.chdir(f"/proc/{pid}/cwd")
         if forecast is not None and forecast.state != state:
