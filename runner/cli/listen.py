@@ -15,7 +15,7 @@ from runner.problems import Exit, Stopped, usage
 if TYPE_CHECKING:
     from runner.frontends.resident.loading import Main
 
-_PATIENCE = 15.0  # seconds for the server to listen
+_PATIENCE = 60.0  # seconds for the server to listen: it is a new process, and the machine may be busy
 _LOOK = 0.05  # seconds between two looks
 # Variables of the server: places, and the database of the record. It needs no key of a model.
 _PASSED = frozenset((
@@ -66,6 +66,8 @@ def start_listening(args: WebArgs) -> None:
         status = RemoteStatus.of(remote_folder(os.environ))
         if status is not None and status.pid == pid:
             return
+        if not os.path.exists(f"/proc/{pid}"):  # it has ended
+            break
         time.sleep(_LOOK)
     log = remote_folder(os.environ) / "log"
     raise Stopped(Problem("remote access did not start", "it does not listen", f"see `{log}`"), Exit.FAILED)

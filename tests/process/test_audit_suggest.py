@@ -373,7 +373,7 @@ def test_the_command_says_so_and_changes_nothing(tmp_path: Path) -> None:
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
         return forked_agent.run(
-            [agent, *words], env=environ, cwd=work, capture_output=True, text=True, timeout=60, check=False
+            [agent, *words], env=environ, cwd=work, capture_output=True, text=True, timeout=120, check=False
         )
 
     assert run("exec", "--unattended", "touch made").returncode == 3

@@ -48,7 +48,7 @@ def agent(old: Path, *words: str) -> str:
     work.mkdir(exist_ok=True)
     environ = {"HOME": str(home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
     done = subprocess.run([AGENT, "audit", *words, "--file", str(old)],
-                          env=environ, cwd=work, capture_output=True, text=True, timeout=60)  # fmt: skip
+                          env=environ, cwd=work, capture_output=True, text=True, timeout=120)  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -59,7 +59,7 @@ def test_the_unit_runs_is_ready_starts_again_and_ends() -> None:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=180,
+            timeout=400,
             check=False,
         )
         said = done.stdout + done.stderr

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from tests.support.cli_harness import AGENT, CliHarness
 
-LONGEST = 60.0  # seconds until a test that hangs fails
+LONGEST = 120.0  # seconds until a test that hangs fails
 INFO = {"name": "probe", "version": "1.0"}
 # Returns the answer to a request of the agent: the fields of the answer beside its id, or None for no answer.
 Answerer = Callable[[dict[str, Any]], Mapping[str, object] | None]

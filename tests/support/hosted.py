@@ -99,7 +99,7 @@ class HostedHarness:
         end = time.monotonic() + _PATIENCE
         # The description is there before the socket gets its name.
         while not (found := [path.stem for path in self.folder.glob("*.json")
-                             if self.pid(path.stem) == host.pid and (self.folder / path.stem).exists()]):  # fmt: skip
+                             if self._runs(path, host.pid) and (self.folder / path.stem).exists()]):  # fmt: skip
             assert host.poll() is None, host.communicate()
             assert time.monotonic() < end
             time.sleep(0.02)
@@ -138,6 +138,14 @@ class HostedHarness:
 
     def pid(self, id: str) -> int:
         return int(json.loads((self.folder / f"{id}.json").read_text())["pid"])
+
+    def _runs(self, path: Path, pid: int) -> bool:
+        """Return True for the description of the session of the process `pid`. That of another session may be removed
+        meanwhile.
+        """
+        with suppress(FileNotFoundError):
+            return self.pid(path.stem) == pid
+        return False
 
     def end(self) -> None:
         """End the sessions that are left."""
