@@ -62,7 +62,7 @@ class TriedChanges(CommandTransaction):
         self._state = layer_state(self.layer)
         changes, self._judged = judged_changes(ctx.undo, self._transaction, self._permit, self._trusted_later())
         self.items = choice_items(self._judged.applied)
-        secret = ctx.undo.secret()
+        secret = self._judged.or_secret(ctx.undo.secret())
         patch = layer_patch(self.layer, changes, secret)
         self._patch = patch.text
         planned = plan(workspace, read(patch.text), secret)

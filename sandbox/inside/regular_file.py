@@ -13,6 +13,7 @@ import stat
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 _PIECE = 1 << 20  # bytes of one read(2)
 _TRIES = 100
+_MOST_LINKS = 40  # links that the kernel follows in one path (path_resolution(7))
 
 
 class NotRegularError(OSError):
@@ -34,15 +35,42 @@ class FileTooLongError(OSError):
 def real_path(path: str) -> str:
     """Return `path` with all links resolved, as `os.path.realpath` does. Raises ValueError for a path with a NUL.
 
+    A link whose target this user may not read, such as `/proc/1/cwd`, counts as no link.
+
     `os.path.realpath` looks at a name and then reads the link there. It raises OSError if another process replaced the
     link meanwhile, so it is called again. Raises OSError if that happens _TRIES times.
     """
     for _ in range(_TRIES):
         try:
             return os.path.realpath(path)
+        except PermissionError:  # of such a link, before Python 3.13
+            return _readable_path(path)
         except OSError:
             continue
     return os.path.realpath(path)
+
+
+def _readable_path(path: str) -> str:
+    """Return `path` with the links resolved that this user may read. The path may lead through any number of folders
+    that do not exist.
+    """
+    pending, at, followed = os.path.join(os.getcwd(), path).split("/"), "", 0
+    while pending:
+        name = pending.pop(0)
+        if name == "..":
+            at = at.rpartition("/")[0]
+        if name in ("", ".", ".."):
+            continue
+        at = f"{at}/{name}"
+        try:
+            target = os.readlink(at)
+        except OSError:  # it is no link, or not readable
+            continue
+        if (followed := followed + 1) > _MOST_LINKS:
+            return "/".join((at, *pending))
+        at = "" if target.startswith("/") else os.path.dirname(at)
+        pending = [*target.split("/"), *pending]
+    return at or "/"
 
 
 def open_regular(

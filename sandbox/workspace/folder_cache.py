@@ -52,7 +52,7 @@ _OFTEN = 4  # the `renew` from which on a tree is watched; a process that runs o
 _LOCAL = frozenset(
     (0xEF53, 0x58465342, 0x9123683E, 0x01021994, 0x858458F6, 0xF2F52010, 0x2FC12FC1, 0x794C7630, 0xCA451A4E)
 )
-_FORMAT = 6
+_FORMAT = 7
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC  # for open(2): a folder, and no link
 
 # Bytes of the path of a folder. Deeper folders can exist and be entered, but no path can name them (PATH_MAX).
@@ -274,12 +274,11 @@ class FolderTree:
         names = self._names.get(path)
         if names is None:
             return False
-        linked = []
+        linked = list[Link]()
         try:
             for name in names:
                 about = os.lstat(f"{path}/{name}")
-                if about.st_nlink > 1 and stat.S_ISREG(about.st_mode):
-                    linked.append((name, about.st_dev, about.st_ino, about.st_nlink))
+                linked += _links_of(name, about)
         except OSError:
             return False
         return tuple(linked) == folder[8]
@@ -296,7 +295,8 @@ class FolderTree:
         try:
             status, before = os.fstat(handle), time.time_ns()
             os.stat(".", dir_fd=handle)  # fails if the folder may be listed but not entered
-            folders, secrets, linked, files, sockets, links, names = [], [], [], [], [], False, set()
+            folders, secrets, files, sockets, links, names = [], [], [], [], False, set()
+            linked = list[Link]()
             here = path.rpartition("/")[2]
             with os.scandir(handle) as entries:
                 for entry in entries:
@@ -305,9 +305,14 @@ class FolderTree:
                     named = secret(f"{here}/{name}")
                     if named or sometimes(name):  # the scan reads files that are secret only with a login in them
                         secrets.append(name)
-                    if named:
-                        continue
                     is_folder = entry.is_dir(follow_symlinks=False)
+                    if named and is_folder:
+                        continue
+                    if named:  # its second name may be in a folder that did not change (`protected_paths.py`)
+                        files.append(name)
+                        with contextlib.suppress(OSError):  # removed meanwhile
+                            linked += _links_of(name, entry.stat(follow_symlinks=False))
+                        continue
                     if name == ".git" and not is_folder and not entry.is_symlink():
                         names.add("file")
                     elif (known := _GIT.get(name.lower())) is not None:
@@ -320,9 +325,8 @@ class FolderTree:
                         about = entry.stat(follow_symlinks=False)
                     except OSError:
                         continue  # removed meanwhile
-                    if about.st_nlink > 1 and stat.S_ISREG(about.st_mode):
-                        linked.append((name, about.st_dev, about.st_ino, about.st_nlink))
-                    elif stat.S_ISSOCK(about.st_mode):
+                    linked += _links_of(name, about)
+                    if stat.S_ISSOCK(about.st_mode):
                         sockets.append(name)
         except OSError:
             return _UNKNOWN
@@ -339,6 +343,13 @@ class FolderTree:
             *(status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns, settled),
             *(tuple(folders), tuple(secrets), flags, tuple(linked), len(files), tuple(sockets)),
         )
+
+
+def _links_of(name: str, about: os.stat_result) -> tuple[Link, ...]:
+    """Return the link count of a file if it has several names."""
+    if about.st_nlink > 1 and stat.S_ISREG(about.st_mode):
+        return ((name, about.st_dev, about.st_ino, about.st_nlink),)
+    return ()
 
 
 _UNKNOWN: Folder = (0, 0, 0, 0, False, (), (), CLOSED, (), 0, ())

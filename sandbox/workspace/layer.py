@@ -21,6 +21,7 @@ from sandbox.inside.safe_rmtree import closing
 MOST = 1_000_000  # entries of one layer
 LONGEST = 4_000  # bytes of a path in it; PATH_MAX is 4,096 (path_resolution(7))
 OVERLAY_ATTRIBUTES = "user.overlay."  # extended attributes that overlayfs keeps on entries of a layer
+_ORIGIN = "user.overlay.origin"  # of an entry that was copied from the workspace. No copy of a folder can be renamed
 _ACCESS = "system.posix_acl_"  # access control lists, acl(5)
 _CHUNK = 1 << 20
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -200,14 +201,20 @@ class _Reader:
         """Return what one entry of the layer changes, or None."""
         state, mode = entry.state, entry.state.st_mode
         if entry.whiteout:
-            return None if within else LayerChange(entry.path, None)
+            if within:  # only a copy of a folder of the workspace has such marks, and that folder is gone
+                why, fix = f"another program removed the folder of `{entry.path}` meanwhile", "run the command again"
+                raise LayerUnreadable(Problem("the changes of the command cannot be listed", why, fix))
+            return LayerChange(entry.path, None)
         before = entry.before
         if stat.S_ISDIR(mode):
             new = before is None or (before is not _UNKNOWN and not stat.S_ISDIR(before.st_mode))
             if not new and mode & 0o700 != 0o700:  # its attributes need the right to read it (xattr(7))
                 with closing(syscalls.open_path(entry.path, _STRICT, self._upper)) as place:
                     self._regain(entry.path, place, mode)
-            whole = within or new or entry.attribute("user.overlay.opaque") == b"y"
+            whole = within or entry.attribute("user.overlay.opaque") == b"y"
+            if new and not whole and entry.attribute(_ORIGIN) is not None:
+                return None  # the folder of the workspace is gone, and its copy has changed entries only
+            whole = whole or new
             if not whole and entry.same:
                 return None
             return LayerChange(entry.path, LayerKind.FOLDER, mode, whole=whole, within=within)

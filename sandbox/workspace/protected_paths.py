@@ -3,7 +3,7 @@
 import contextlib
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from policy.model.frozen import dataclass, replace
@@ -174,11 +174,12 @@ def scan(
     secret = secret_names(names, shown)
     tree = trees.take(workspace, (names, shown))
     tree.renew(secret, everything=count and tree.due())
-    shared, odd = _shared(tree)
+    shared, odd = _shared(tree, secret)
     if not odd <= tree.odd:
-        # A new file with hard links elsewhere since the last count: other files may have new links as well.
+        # A new file with hard links elsewhere since the last count: other files may have new links as well, and one of
+        # them may be the second name of a secret file, in a folder that did not change.
         tree.renew(secret, everything=True)
-        shared, odd = _shared(tree)
+        shared, odd = _shared(tree, secret)
     if tree.counted_now:
         tree.odd = odd
     trees.keep(tree)
@@ -312,9 +313,10 @@ def unchanged(place: ScanPlace, trees: FolderTrees, then: int) -> bool:
     tree, known = _last_scan(place, trees)
     if not then or tree.version != then or known is None:
         return False
-    tree.renew(secret_names(plain_names(place[1]), place[2]), everything=False)
+    secret = secret_names(plain_names(place[1]), place[2])
+    tree.renew(secret, everything=False)
     trees.keep(tree)
-    return tree.version == then and _holds(known, tree, _shared(tree)[0])
+    return tree.version == then and _holds(known, tree, _shared(tree, secret)[0])
 
 
 def moment(place: ScanPlace, trees: FolderTrees) -> int:
@@ -369,8 +371,12 @@ def _known(tree: FolderTree, path: str) -> bool:
     return True
 
 
-def _shared(tree: FolderTree) -> tuple[list[tuple[str, int, int, int]], frozenset[tuple[int, int, int]]]:
-    """Return the current marks of files with hard links elsewhere, and (device, number, link count) of each."""
+def _shared(
+    tree: FolderTree, secret: Callable[[str], bool]
+) -> tuple[list[tuple[str, int, int, int]], frozenset[tuple[int, int, int]]]:
+    """Return the current marks of files with hard links elsewhere, without those that are secret by name, and (device,
+    number, link count) of each, secret ones included.
+    """
     links: dict[tuple[int, int, int], list[str]] = {}
     for path in tree.linked:
         for name, *_ in tree.folders[path][8]:
@@ -380,7 +386,8 @@ def _shared(tree: FolderTree) -> tuple[list[tuple[str, int, int, int]], frozense
                 continue  # removed meanwhile
             links.setdefault((status.st_dev, status.st_ino, status.st_nlink), []).append(f"{path}/{name}")
     odd = {key: paths for key, paths in links.items() if len(paths) < key[2]}
-    return [(path, key[0], key[1], 0) for key, paths in odd.items() for path in paths], frozenset(odd)
+    shared = [(path, key[0], key[1], 0) for key, paths in odd.items() for path in paths if not secret(path)]
+    return shared, frozenset(odd)
 
 
 def _still_there(known: Iterable[FileMark]) -> frozenset[str]:

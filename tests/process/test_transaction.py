@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,6 +25,7 @@ from runner.changes.transaction.transaction import Transaction, complete_abandon
 from runner.changes.undo.plan import Obstacle
 from sandbox.linux import launch
 from sandbox.linux.helper_layers import finish_removals, several_layers
+from sandbox.workspace.layer import read_layer
 from tests.process.test_undo import ACTIONS
 from tests.support.layers import TransactionWorkspace, overlays_work
 from tests.support.undo_workspace import WORK, Picture, UndoWorkspace, as_nobody
@@ -46,6 +48,17 @@ def base() -> Iterator[Path]:
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
     os.system(f"rm -rf {folder}")  # paths longer than Python's rmtree can name
+
+
+def refusing(read: Callable[..., str], refused: str) -> Callable[..., str]:
+    """Return os.readlink for a user who may not read one link."""
+
+    def readlink(path: "str | os.PathLike[str]", **more: Any) -> str:
+        if os.fspath(path) == refused:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return read(path, **more)
+
+    return readlink
 
 
 def without_times(picture: Picture) -> Picture:
@@ -204,6 +217,7 @@ JUDGED: list[tuple[str, str, str, HeldReason | None]] = [
     (FILES,  "mkfifo p",                                                    "p",                    HeldReason.SPECIAL),
     (f"{FILES}; echo TOKEN=0123456789 > .env", "cp .env p",                 "p",                    HeldReason.SECRET),
     (f"{FILES}; echo TOKEN=0123456789 > .env", "mkdir n; cp .env n/p",      "n/p",                  HeldReason.SECRET),
+    (f"{FILES}; echo TOKEN=0123456789 > .env", "cp .env .envrc",            ".envrc",               HeldReason.SECRET),
     (f"{FILES}; echo TOKEN=0123456789 > .env", "echo TOKEN=1 > .env",       ".env",                 HeldReason.PROTECTED),
     (f"{FILES}; echo TOKEN=0123456789 > .env", "echo TOKEN=1234567890 > p", "",                     None),
     (f"{FILES}; mkdir -p p/.vscode; echo 1 > p/.vscode/tasks.json", "git init -q p", "p/.git",      HeldReason.AUTO_RUN),
@@ -432,6 +446,25 @@ def test_a_runner_killed_at_any_step_loses_nothing(base: Path) -> None:
             assert without_times(world.picture()) == before
 
 
+@pytest.mark.threat("T304")
+@pytest.mark.threat("T305")
+def test_what_a_killed_runner_could_not_apply_is_kept(base: Path) -> None:
+    """A program that has a file open writes to its previous version, and another one makes a file, before the steps are
+    completed.
+    """
+    place = base / "one"
+    prepared(place)
+    with open(place / "w/a", "a") as editor:
+        assert killed(place, Reached(4, end_process)), "after the first step, which replaces `a`"
+        editor.write("by the user\n")
+    (place / "w/new").write_text("by the user")
+    (above,) = (place / "state/transactions").glob("*")
+    reports = complete_abandoned(above)
+    kept = [Path(each.rpartition(" ")[2]) for each in reports if "the other version is in" in each]
+    assert sorted(each.read_text() for each in kept) == ["2\n", "n\n"], reports
+    assert [(place / "w" / name).read_text() for name in ("a", "new")] == ["one\nby the user\n", "by the user"]
+
+
 @pytest.mark.threat("T305")
 def test_undo_completes_the_steps_as_well(base: Path) -> None:
     before = prepared(base / "one")
@@ -508,6 +541,71 @@ def test_one_command_after_the_other_is_no_conflict(base: Path) -> None:
     for count in range(8):
         assert not world.transact(f"echo {count} >> a; mkdir -p d; echo {count} > d/f").result.left
     assert (world.w / "a").read_text() == "one\n" + "".join(f"{count}\n" for count in range(8))
+
+
+@pytest.mark.threat("T307")
+def test_no_secret_is_kept_in_a_folder_that_is_held_back(base: Path) -> None:
+    world = TransactionWorkspace(base)
+    world.sh("echo TOKEN=0123456789 > .env")
+    opened = world.begin("mkdir .vscode; cp .env .vscode/copy; echo {} > .vscode/tasks.json")
+    judged = opened.judged()
+    assert judged.or_secret(lambda path: False)(".vscode/copy"), "no patch shows it"
+    left = {each.path: each for each in opened.apply(judged).result.left}
+    assert left.keys() == {".vscode", ".vscode/copy"}
+    assert os.listdir(left[".vscode"].kept) == ["tasks.json"]
+    assert not (world.w / ".vscode").exists()
+
+
+@pytest.mark.threat("T303")
+def test_a_file_that_is_held_back_has_no_other_name_in_the_workspace(base: Path) -> None:
+    """A command on the workspace itself would change what the user examines, and the link count would make the file in
+    the workspace one with names elsewhere, which is read-only for such commands.
+    """
+    world = TransactionWorkspace(base)
+    left = world.transact("echo 1 > a; ln a .envrc; mkdir .vscode; ln a .vscode/tasks.json").result.left
+    kept = {each.path: Path(each.kept) for each in left}
+    (world.w / "a").write_text("2")
+    assert kept[".envrc"].read_text() == (kept[".vscode"] / "tasks.json").read_text() == "1\n"
+    assert [(each.stat().st_nlink) for each in (world.w / "a", kept[".envrc"])] == [1, 1]
+
+
+@pytest.mark.threat("T304")
+@pytest.mark.parametrize("instead", ["", "ln -s keep d", "echo > d"])
+def test_a_folder_that_another_program_removes_while_a_command_changes_it(base: Path, instead: str) -> None:
+    """The folder stays removed, and no marks of deleted files appear in its place."""
+    world = TransactionWorkspace(base)
+    world.sh("mkdir -p d/e keep; touch d/f d/g d/e/h")
+    opened = world.begin("rm d/f; echo 1 > d/g; rm d/e/h; echo 1 > d/e/n; mkdir d/new; echo 1 > keep/k")
+    world.sh(f"rm -r d; {instead or 'true'}")
+    before = world.picture()
+    opened.changes = read_layer(opened.transaction.layer)
+    left = opened.apply().result.left
+    assert [each.path for each in left] == ["d/e/n", "d/g", "d/new"]
+    assert all(os.path.lexists(each.kept) for each in left)
+    (world.w / "keep/k").unlink()
+    assert without_times(world.picture()) == without_times(before)
+
+
+@pytest.mark.threat("T304")
+def test_a_clock_that_is_set_back_hides_no_change_of_the_user(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = TransactionWorkspace(base)
+    world.sh(FILES)
+    opened = world.begin("echo command >> a; echo command > b")
+    (world.w / "a").write_text("user")
+    opened.transaction.began += 3600 * 10**9  # the command began before the clock was set back by an hour
+    monkeypatch.setattr(opened.transaction, "_clock", opened.transaction._clock + 3600 * 10**9)
+    assert [each.path for each in opened.apply().result.left] == ["a"]
+    assert ((world.w / "a").read_text(), (world.w / "b").read_text()) == ("user", "command\n")
+
+
+@pytest.mark.threat("T301")
+def test_a_link_whose_target_cannot_be_read(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is judged as any other link: nothing else that the command made is lost."""
+    world = TransactionWorkspace(base)
+    opened = world.begin("ln -s /proc/1/cwd/x l; ln -s unread u; echo 1 > a")
+    monkeypatch.setattr(os, "readlink", refusing(os.readlink, "/proc/1/cwd"))
+    assert [each.path for each in opened.apply().result.left] == ["l"]
+    assert (world.w / "a").read_text() == "1\n"
 
 
 def test_folders_that_are_made_before_a_transaction(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from sandbox.workspace.inotify import Inotify
 from sandbox.workspace.protected_paths import Scan, scan
 from sandbox.workspace.tree_watch import TreeWatch
 from tests.process.test_cached_scan import CHANGES, LOCKED, SECRETS, SHOWN, look, make, short
+from tests.process.test_transaction import refusing
 from tests.support.places import ROOT
 
 QUEUE = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
@@ -342,6 +343,40 @@ def test_a_command_on_a_layer_examines_no_files(tmp_path: Path, monkeypatch: pyt
     assert looked.since() == [str(folder)]
     survey(terms, "", cache)
     assert len(looked.since()) >= files, "the hard links of each file are counted for a command without a layer"
+
+
+@pytest.mark.threat("T316")
+@pytest.mark.parametrize("files", [20, 600])
+def test_a_new_secret_name_of_a_file_in_an_unchanged_folder(tmp_path: Path, files: int) -> None:
+    """The other name, in a folder that did not change, is masked as well, also without counting all links each time."""
+    make(folder := tmp_path / "w", "sub/x", *(f"more/{number}" for number in range(files)))
+    trees = FolderTrees(None)
+    assert seen(trees, folder).masked == seen(trees, folder).masked == ()
+    os.link(folder / "sub/x", folder / "key.pem")
+    found = seen(trees, folder)
+    assert found.masked == (str(folder / "key.pem"), str(folder / "sub/x"))
+    assert found.shared == (), "all names are in the workspace"
+    os.unlink(folder / "key.pem")
+    assert seen(trees, folder).masked == ()
+
+
+@pytest.mark.threat("T316")
+def test_a_secret_file_with_a_name_outside_is_masked_and_not_shared(watched: Trees) -> None:
+    trees, folder = watched
+    os.link(folder / "a/x.pem", folder.parent / "copy")
+    make(folder, "top2")
+    found = scan(str(folder), SECRETS, SHOWN, LOCKED, trees)
+    assert str(folder / "a/x.pem") in found.masked
+    assert str(folder / "a/x.pem") not in found.shared
+
+
+@pytest.mark.parametrize("name", [".env", "x.pem", ".vscode", "plain"])
+def test_a_link_whose_target_this_user_may_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """The files of a repository must not stop every command, and the other secret files are still found."""
+    make(folder := tmp_path / "w", "a/y.pem")
+    (folder / name).symlink_to("/proc/1/cwd/x")
+    monkeypatch.setattr(os, "readlink", refusing(os.readlink, "/proc/1/cwd"))
+    assert str(folder / "a/y.pem") in scan(str(folder), (*SECRETS, ".env"), SHOWN, (".vscode", *LOCKED)).masked
 
 
 def test_a_process_that_asks_once_watches_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,7 +59,7 @@ class HeldEntry:
     """A change that is not applied.
 
     Attributes:
-        change: The change. All changes below it are held back with it.
+        change: The change. All changes below it are held back with it; copies of secrets are held back by themselves.
         reason: The kind of reason.
         why: The reason in words.
     """
@@ -80,6 +80,11 @@ class Judged:
     applied: tuple[LayerChange, ...]
     held: tuple[HeldEntry, ...]
     deleted: int = 0
+
+    def or_secret(self, secret: Callable[[str], bool]) -> Callable[[str], bool]:
+        """Return a predicate that is also True for the copies of secrets among these changes, which are not shown."""
+        copies = frozenset(each.change.path for each in self.held if each.reason is HeldReason.SECRET)
+        return lambda path: path in copies or secret(path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +113,13 @@ def judge(layer: ChangeLayer, changes: Sequence[LayerChange], standards: Standar
     """Return the judgement of `changes`. Raise OSError if the layer cannot be read."""
     reasons = dict[str, tuple[HeldReason, str]]()
     auto_run = _auto_run(layer, changes, standards)
-    plain = _plain_rules(layer, changes, standards)
+    plain, secrets = _plain_rules(layer, changes, standards), _Secrets(standards.protected)
     for change in changes:
-        if found := auto_run.get(change.path) or plain(change):
+        if change.kind is LayerKind.FILE and secrets.copied(
+            f"{layer.upper}/{change.path}", change.size, f"{layer.workspace}/{change.path}"
+        ):
+            reasons[change.path] = HeldReason.SECRET, _TEXTS[HeldReason.SECRET]
+        elif found := auto_run.get(change.path) or plain(change):
             reasons[change.path] = found
     deleted = _deleted(layer, changes, standards)
     if deleted > standards.most_deleted > 0:
@@ -121,9 +130,12 @@ def judge(layer: ChangeLayer, changes: Sequence[LayerChange], standards: Standar
                 reasons.setdefault(change.path, (HeldReason.DELETIONS, why))
     applied, held, holder = [], [], ""
     for change in sorted(changes, key=lambda each: each.path.split("/")):
+        found = reasons.get(change.path)
         if holder and change.path.startswith(f"{holder}/"):
+            if found is not None and found[0] is HeldReason.SECRET:
+                held.append(HeldEntry(change, *found))
             continue
-        if (found := reasons.get(change.path)) is None:
+        if found is None:
             applied.append(change)
             continue
         held.append(HeldEntry(change, *found))
@@ -271,7 +283,6 @@ def _plain_rules(
     }
     above = {folder for path in fixed for folder in _folders(path)}
     above |= {path[len(top) :] for path in protected.pinned if path.startswith(top)}
-    secrets = _Secrets(protected)
     outside = (*terms.system, *terms.read, *terms.writable, "/dev/null")
     later = standards.trusted_later
 
@@ -290,11 +301,8 @@ def _plain_rules(
             why = _leads_outside(change, layer.workspace, outside)
             if why:
                 return HeldReason.LINK, why
-        if kind is LayerKind.FILE:
-            if change.mode & (stat.S_ISUID | stat.S_ISGID):
-                return HeldReason.SET_ID, _TEXTS[HeldReason.SET_ID]
-            if secrets.copied(f"{layer.upper}/{path}", change.size, f"{layer.workspace}/{path}"):
-                return HeldReason.SECRET, _TEXTS[HeldReason.SECRET]
+        if kind is LayerKind.FILE and change.mode & (stat.S_ISUID | stat.S_ISGID):
+            return HeldReason.SET_ID, _TEXTS[HeldReason.SET_ID]
         if later is not None and kind is not LayerKind.FOLDER and (what := later(f"{layer.workspace}/{path}")):
             return HeldReason.TRUSTED_LATER, f"it is {what}, which is trusted later"
         return None

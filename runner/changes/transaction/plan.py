@@ -189,9 +189,6 @@ class _Planner:
         new = os.stat(name, dir_fd=above, follow_symlinks=False)
         if old is not None and not self._unchanged(path, old):
             return None
-        if old is None and self._removed_outside(path, above, name, new):
-            self._conflict(path, CHANGED)
-            return None
         self._unlock(path, old)
         if change.kind is LayerKind.FOLDER and os.geteuid() and not new.st_mode & 0o200:
             # rename(2): moving a folder changes its entry `..`, which needs write access to it.
@@ -226,16 +223,6 @@ class _Planner:
             self._conflict(path, why)
         return not why
 
-    def _removed_outside(self, path: str, above: int, name: str, new: os.stat_result) -> bool:
-        """Return True if the entry existed when the command began, and another program removed it meanwhile."""
-        folder = self._lower.at(safe_open.split(path)[0])
-        if not changed_since(os.fstat(folder).st_mtime_ns, self._began) or not stat.S_ISREG(new.st_mode):
-            return False
-        try:
-            return ORIGIN in os.listxattr(f"/proc/self/fd/{above}/{name}", follow_symlinks=False)
-        except OSError:
-            return True
-
     def _mode(self, change: LayerChange, old: os.stat_result | None) -> None:
         if old is None or not stat.S_ISDIR(old.st_mode):
             self._conflict(change.path, GONE)
@@ -263,6 +250,3 @@ class _Planner:
 
     def _conflict(self, path: str, why: str) -> None:
         self._conflicts.append(Conflict(path, why))
-
-
-ORIGIN = "user.overlay.origin"  # overlayfs.rst: the entry was copied from the lower folder

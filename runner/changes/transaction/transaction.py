@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from sandbox.backend import Backend
 
 _STAGED = ".ringfence-apply-"  # prefix of the folder in the workspace with copies from another file system
+_STEP = 100_000_000  # nanoseconds by which a clock must be set back to count; the clocks are read one after the other
 _LONGEST_NAME = 200  # bytes of a name, so that a number fits before it
 _WHERE = "the changes of the command are in {}"
 
@@ -78,7 +79,7 @@ class Transaction:
     def __init__(self, state: Path, workspace: str, ahead: "place.MadeAhead | None" = None) -> None:
         """Create the folders of the transaction, or take those that were made `ahead`. Raise OSError."""
         self._aside = state / "aside"
-        self.opened = time.monotonic()
+        self.opened, self._clock = time.monotonic(), _offset()
         made = ahead.take() if ahead is not None else place.create(state, workspace)
         self._folder, self.layer, self.began = made
         self._prepared: PreparedSteps | None = None
@@ -121,13 +122,19 @@ class Transaction:
         return ApplyError(Problem(what, why, _WHERE.format(self._keep_layer())))
 
     def _steps_of(self, judged: Judged) -> "PreparedSteps":
-        held = tuple(self._hold(each) for each in judged.held)
+        # THREAT T307: a copy of a secret is removed before the folder around it is kept.
+        first = sorted(judged.held, key=lambda each: each.reason is not HeldReason.SECRET)
+        done = {each.change.path: self._hold(each) for each in first}
+        held = tuple(done[each.change.path] for each in judged.held)
         strip(self.layer.upper, judged.applied)
         source, removed = self.layer.upper, str(self._folder.path / place.REMOVED)
         if not _same_mount(self.layer.upper, self.layer.workspace):
             source, removed = self._stage(judged.applied)
-        planned = plan(self.layer.workspace, source, judged.applied, self.began)
-        steps = StepJournal(self.layer.workspace, source, removed, self.began, planned.steps)
+        # THREAT T304: after the clock was set back, a change by another program has a time before the command.
+        back = self._clock - _offset()
+        began = self.began - back if back > _STEP else self.began
+        planned = plan(self.layer.workspace, source, judged.applied, began)
+        steps = StepJournal(self.layer.workspace, source, removed, began, planned.steps)
         return PreparedSteps(steps, planned.conflicts, held)
 
     def discard(self) -> None:
@@ -152,29 +159,12 @@ class Transaction:
         elif change.kind is not None and not (
             change.kind is LayerKind.FOLDER and not change.whole and not change.within
         ):
-            kept = self._moved_aside(Path(self.layer.upper) / change.path)
+            kept = _moved_aside(self._aside, Path(self.layer.upper) / change.path)
         return NotApplied(change.path, held.why, kept, held)
 
     def _left(self, conflict: Conflict, steps: StepJournal) -> NotApplied:
         """Keep the version of the command, or the previous version that another program changed afterwards."""
-        step = next((each for each in steps.steps if each.path == conflict.path), None)
-        if step is not None and step.kind is StepKind.REMOVE:
-            version = Path(steps.removed) / str(step.mode) if conflict.why == LATE else None
-        else:
-            version = Path(steps.source) / conflict.path
-        kept = self._moved_aside(version) if version is not None and _is_content(version) else ""
-        return NotApplied(conflict.path, conflict.why, kept)
-
-    def _moved_aside(self, path: Path) -> str:
-        """Move an entry to the folder of files that were set aside, and return its path there."""
-        where = self._aside_place(path.name)
-        try:
-            os.rename(path, where)
-        except OSError as error:
-            if error.errno != errno.EXDEV:
-                raise
-            shutil.move(str(path), where)
-        return where
+        return NotApplied(conflict.path, conflict.why, _kept_version(self._aside, conflict, steps))
 
     def set_aside(self, patch: bytes) -> str:
         """Store the changes as a patch among the files that were set aside, and return its path. Raise OSError."""
@@ -185,9 +175,7 @@ class Transaction:
         return where
 
     def _aside_place(self, name: str) -> str:
-        self._aside.mkdir(mode=0o700, parents=True, exist_ok=True)
-        short = os.fsdecode(os.fsencode(name)[:_LONGEST_NAME])
-        return str(self._aside / f"{time.time_ns()}-{short}")
+        return _place_in(self._aside, name)
 
     def _stage(self, applied: Sequence[LayerChange]) -> tuple[str, str]:
         """Copy the layer to the file system of the workspace, and return the folders of the steps. Raise OSError.
@@ -257,7 +245,7 @@ def complete_abandoned(above: Path) -> tuple[str, ...]:
     """Complete, take back or discard the transactions in the folder `above` whose process was killed. Return reports
     for the user. The caller holds the lock of the workspace.
     """
-    reports = []
+    reports, aside = [], above.parent.parent / "aside"
     for folder in place.abandoned_in(above):
         try:
             steps = journal.read(folder.path)
@@ -268,16 +256,22 @@ def complete_abandoned(above: Path) -> tuple[str, ...]:
         if steps is not None:
             try:
                 conflicts = apply.complete(folder.path, steps)
+                kept = [_kept_version(aside, each, steps) for each in conflicts]
             except (ApplyError, OSError) as error:
                 why = error.problem.why if isinstance(error, ApplyError) else os_reason(error)
                 reports.append(f"the changes of a command that was interrupted were not applied: {why}")
                 if not isinstance(error, ApplyError):
                     folder.close()
                     continue
-                conflicts = ()
+                conflicts, kept = (), []
+                # As of a failure without an interruption, the changes are kept.
+                with contextlib.suppress(OSError):
+                    reports[-1] += f"; {_WHERE.format(_moved_aside(aside, folder.path / place.UPPER))}"
             else:
                 reports.append("the changes of a command that was interrupted are applied now")
-            reports += [f"`{each.path}` was not applied: {each.why}" for each in conflicts]
+            for each, place_of_it in zip(conflicts, kept, strict=True):
+                where = f"; the other version is in {place_of_it}" if place_of_it else ""
+                reports.append(f"`{each.path}` was not applied: {each.why}{where}")
         _remove_staged(folder.path)
         folder.remove()
     return tuple(reports)
@@ -288,6 +282,59 @@ def _remove_staged(folder: Path) -> None:
     with contextlib.suppress(FileNotFoundError):
         workspace = os.fsdecode((folder / _STAGED).read_bytes())
         safe_rmtree.remove(f"{workspace}/{_STAGED}{folder.name}")
+
+
+def _kept_version(aside: Path, conflict: Conflict, steps: StepJournal) -> str:
+    """Move what is not in the workspace because of a conflict to the folder `aside`. Return its path there, or an empty
+    text if there is nothing.
+    """
+    step = next((each for each in steps.steps if each.path == conflict.path), None)
+    if step is not None and step.kind is StepKind.REMOVE:
+        version = Path(steps.removed) / str(step.mode) if conflict.why == LATE else None
+    else:
+        version = Path(steps.source) / conflict.path
+    return _moved_aside(aside, version) if version is not None and _is_content(version) else ""
+
+
+def _moved_aside(aside: Path, path: Path) -> str:
+    """Move an entry to the folder of files that were set aside, and return its path there."""
+    where = _place_in(aside, path.name)
+    try:
+        os.rename(path, where)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        shutil.move(str(path), where)
+    _separate(where)
+    return where
+
+
+def _place_in(aside: Path, name: str) -> str:
+    aside.mkdir(mode=0o700, parents=True, exist_ok=True)
+    short = os.fsdecode(os.fsencode(name)[:_LONGEST_NAME])
+    return str(aside / f"{time.time_ns()}-{short}")
+
+
+def _offset() -> int:
+    """Return how far the clock of the system, which anyone with the right can set, is ahead of one that nobody can set.
+    In nanoseconds.
+    """
+    return time.time_ns() - time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+
+def _separate(top: str) -> None:
+    """Replace the files at and below `top` that have other names by copies. Raise OSError.
+
+    A command that works on the workspace itself could otherwise change what the user examines, through a name there.
+    """
+    files = [f"{folder}/{name}" for folder, _, names in os.walk(top) for name in names] or [top]
+    for path in files:
+        status = os.lstat(path)
+        if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
+            copy = os.path.join(os.path.dirname(path), f".{os.urandom(8).hex()}")
+            with contextlib.suppress(PermissionError):  # a file that this user may not read
+                shutil.copy2(path, copy, follow_symlinks=False)
+                os.replace(copy, path)
 
 
 def _covered(path: str, missing: set[str]) -> bool:

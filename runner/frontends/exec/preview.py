@@ -137,7 +137,7 @@ class _Preview:
         workspace, who = permit.terms.workspace, "user" if self._asks else "gate"
         try:
             changes, judged = judged_changes(recorder, transaction, permit, None)
-            secret = recorder.secret()
+            secret = judged.or_secret(recorder.secret())
             chosen = self._choice(layer_patch(transaction.layer, changes, secret), judged, secret)
             rest = unapplied(transaction.layer, judged, chosen)
             if not chosen.applied:
