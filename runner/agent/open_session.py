@@ -41,7 +41,7 @@ from runner.engine.steering import Delivery, Steering
 from runner.events import Emit, Event, Notice, ProcessStarted
 from runner.facts.environment import child_environment
 from runner.facts.gather import gather
-from runner.facts.git.introduced import introducing_commit
+from runner.facts.git.introduced import commits_since, introducing_commit
 from runner.flow.session_flow import ResultLabels, SessionFlow
 from runner.flow.written_files import WrittenFiles
 from runner.gate.grants.codec import to_json
@@ -491,7 +491,12 @@ def _flow_of(
         copied=bool(settings.original),
         trusted=TrustedText(own=own).with_text(*remotes.written, *remotes.modules).with_hosts(hosts),
         remotes=remotes,
-        files=WrittenFiles(state, facts.workspace, partial(introducing_commit, facts.workspace)),
+        files=WrittenFiles(
+            state,
+            facts.workspace,
+            partial(introducing_commit, facts.workspace),
+            partial(commits_since, facts.workspace),
+        ),
         labels=labels,
         strangers=options.strangers,
         emit=emit,

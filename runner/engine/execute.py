@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from runner.audit.flow_fields import RecordedFlow
     from runner.engine.transactions import CommandTransaction
     from runner.engine.trial import Trials
+    from runner.flow.held_change import HeldChange
 
 _LONGEST = 1000  # characters of an action; the message that proposed the action contains all of it
 ChangedFiles = tuple[tuple[str, str], ...] | None  # (path, kind of change), or None if changes were not searched
@@ -399,13 +400,7 @@ async def _run_undoable(
     def look() -> ChangedFiles:
         nonlocal step
         step = undo.after(running, hold)
-        if ctx.flow is not None and ctx.flow.untrusted:
-            ctx.flow.held += undo.held
-            if undo.changed:
-                from runner.engine.held_changes import note_changes  # only after untrusted text was read
-
-                note_changes(undo.changed, permit, ctx)
-            ctx.flow.wrote(undo.changed or ())
+        follow_changes(undo.changed or (), undo.held, permit, ctx)
         return undo.changed
 
     try:
@@ -413,6 +408,21 @@ async def _run_undoable(
     finally:  # after the outcome is recorded: the session file may refuse the entry
         if step is not None:
             ctx.journal.snapshot(str(step), planned.call.key)
+
+
+def follow_changes(
+    changed: Sequence[tuple[str, str]], held: "tuple[HeldChange, ...]", permit: Permit, ctx: RunContext
+) -> None:
+    """Tell the information flow what a command changed, and which changes were taken back."""
+    if ctx.flow is None:
+        return
+    if ctx.flow.untrusted:
+        ctx.flow.held += held
+        if changed:
+            from runner.engine.held_changes import note_changes  # only after untrusted text was read
+
+            note_changes(changed, permit, ctx)
+    ctx.flow.wrote(changed)
 
 
 async def _run_transaction(
@@ -427,13 +437,7 @@ async def _run_transaction(
 
     def look() -> ChangedFiles:
         result = transaction.conclude()
-        if ctx.flow is not None and ctx.flow.untrusted:
-            ctx.flow.held += result.later
-            if result.changed:
-                from runner.engine.held_changes import note_changes  # only after untrusted text was read
-
-                note_changes(result.changed, permit, ctx)
-            ctx.flow.wrote(result.changed)
+        follow_changes(result.changed, result.later, permit, ctx)
         return result.changed
 
     try:

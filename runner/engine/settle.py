@@ -14,7 +14,7 @@ from policy.model.verdict import Allow, Ask, Deny, Problem, ProblemError, Verdic
 from runner.approval.approver import Answer, Halt, Kept, No
 from runner.audit.records import Ran, RecordedAnswer
 from runner.engine.authorize import Authorization, Evaluation
-from runner.engine.execute import decision_of, execute_call, record_decision
+from runner.engine.execute import decision_of, execute_call, follow_changes, record_decision
 from runner.engine.judge import CallRequester, evaluate_action, has_layer, may_try
 from runner.engine.run_context import RunContext
 from runner.engine.tool_calls import CallResult, Judgement, ModelCall
@@ -150,13 +150,7 @@ async def _keep(
         records.append(_record(run, preview_of(run.evaluation.verdict), answer, ctx))
     async with ctx.changing:
         result = waiting.conclude()
-    if ctx.flow is not None and ctx.flow.untrusted:
-        ctx.flow.held += result.later
-        if result.changed:
-            from runner.engine.held_changes import note_changes  # only after untrusted text was read
-
-            note_changes(result.changed, waiting.runs[-1].permit, ctx)
-        ctx.flow.wrote(result.changed)
+    follow_changes(result.changed, result.later, waiting.runs[-1].permit, ctx)
     hashes = ctx.undo.hashes if ctx.undo is not None else {}
     for place, (run, number) in enumerate(zip(waiting.runs, records, strict=True), 1):
         outcome = replace(run.outcome, violations=result.reports) if place == len(records) else run.outcome

@@ -5,6 +5,7 @@ and a compacted conversation have the label of the texts that they contain.
 """
 
 import hashlib
+import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -270,21 +271,29 @@ class SessionFlow:
 
     def wrote(self, changed: Iterable[tuple[str, str]]) -> None:
         """Note the files that an action changed, each with the kind of change. While untrusted text is in view, they
-        become untrusted.
+        become untrusted. Note also the commits that it made: they endorse no untrusted file.
         """
-        if not self.untrusted or self._files is None:
+        if self._files is None:
             return
-        latest = self.untrusted[-1].said
-        commit = head_commit(self._workspace) if self._workspace else None
-        paths = (path for path, how in changed if how != "deleted")
-        kept = [path for path in paths if (path, content_hash(path)) not in self._approved]
         try:
-            self._files.note(kept, latest)
-            if commit is not None and commit != self._head:
-                self._files.note_commit(commit)
-            self._head = commit
+            if self.untrusted:
+                latest = self.untrusted[-1].said
+                paths = (path for path, how in changed if how != "deleted")
+                kept = [path for path in paths if (path, content_hash(path)) not in self._approved]
+                self._files.note(kept, latest)
+            elif not self._files.any():
+                return
+            self._note_commits(self._files)
         except (StateError, OSError) as error:
             self._report(error)
+
+    def _note_commits(self, files: WrittenFiles) -> None:
+        """Note the commits that an action added to the history of HEAD. Raise StateError or OSError."""
+        commit = head_commit(self._workspace) if self._workspace else None
+        before, self._head = self._head, commit
+        if commit is None or commit == before:
+            return
+        files.note_commits(before, commit)
 
     def _saw_private(self, action: Action, tiers: Sequence[Tier], credentials: Sequence[str]) -> None:
         if Tier.READ_OUTSIDE in tiers:
@@ -306,9 +315,12 @@ class SessionFlow:
         place = _place(action)
         if self._files is not None and place and not isinstance(action, ListFolder | GlobFiles):
             try:
-                below = self._files.below(place) if isinstance(action, GrepFiles) else [place]
-                found += [f"the file {self._short(each)}, written after {source}"
-                          for each in below if (source := self._files.source(each))]  # fmt: skip
+                below = isinstance(action, GrepFiles)
+                read = self._files.below(place) if below else ((place, self._files.source(place)),)
+                kinds = ((each, "files in" if os.path.isdir(each) else "file", source) for each, source in read)
+                found += [
+                    f"the {kind} {self._short(each)}, written after {source}" for each, kind, source in kinds if source
+                ]
             except StateError as error:
                 self._report(error)
                 found.append("a file whose source is not known")  # fail closed

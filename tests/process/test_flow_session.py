@@ -415,6 +415,19 @@ def test_a_commit_of_the_user_endorses_a_file_and_one_of_the_agent_does_not(
     assert label_of("a.md") == []
     assert label_of("b.md") == [("workspace", "untrusted")]
 
+    # One action may make several commits, also in a session without untrusted text.
+    again = "git -c user.name=A -c user.email=a@x.example commit -q"
+    two = bash(f"echo c > c.md; git add c.md && {again} -m c && {again} --allow-empty -m none")
+    play(tmp_path, monkeypatch, {"main": [[READ], [two], "done"]})
+    assert label_of("c.md") == [("workspace", "untrusted")]
+    play(tmp_path, monkeypatch, {"main": [[READ], [bash("echo d > d.md")], "done"]})
+    assert labels(play(tmp_path, monkeypatch, {"main": [[bash(f"git add d.md && {again} -m d")], "done"]})) == []
+    assert label_of("d.md") == [("workspace", "untrusted")]
+    git("mv", "d.md", "e.md")
+    assert label_of("e.md") == [("workspace", "untrusted")]
+    git("commit", "-qm", "of the user, again")
+    assert label_of("e.md") == []
+
 
 @pytest.mark.threat("T267")
 def test_a_file_that_a_trusted_link_leads_to_is_trusted_as_well(

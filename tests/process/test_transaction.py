@@ -557,6 +557,18 @@ def test_no_secret_is_kept_in_a_folder_that_is_held_back(base: Path) -> None:
 
 
 @pytest.mark.threat("T303")
+def test_the_files_behind_a_link_that_is_held_back_stay_as_they_are(base: Path) -> None:
+    world = TransactionWorkspace(base)
+    outside = base / "outside"
+    outside.mkdir()
+    (outside / "target").write_text("original")
+    os.link(outside / "target", base / "other-name")
+    opened = world.begin(f"ln -s {outside} way; mkdir .vscode; ln -s {outside} .vscode/way")
+    assert {each.path for each in opened.apply().result.left} == {"way", ".vscode"}
+    assert (outside / "target").stat().st_ino == (base / "other-name").stat().st_ino
+
+
+@pytest.mark.threat("T303")
 def test_a_file_that_is_held_back_has_no_other_name_in_the_workspace(base: Path) -> None:
     """A command on the workspace itself would change what the user examines, and the link count would make the file in
     the workspace one with names elsewhere, which is read-only for such commands.

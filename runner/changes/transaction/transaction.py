@@ -327,7 +327,9 @@ def _separate(top: str) -> None:
 
     A command that works on the workspace itself could otherwise change what the user examines, through a name there.
     """
-    files = [f"{folder}/{name}" for folder, _, names in os.walk(top) for name in names] or [top]
+    # SAFETY: walk(top) would follow a link, and the files behind it are not the command's.
+    folders = () if os.path.islink(top) else os.walk(top)
+    files = [f"{folder}/{name}" for folder, _, names in folders for name in names] or [top]
     for path in files:
         status = os.lstat(path)
         if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:

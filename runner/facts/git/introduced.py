@@ -1,7 +1,10 @@
-"""The commit that brought the present content of a file into the history of HEAD, read from objects without Git."""
+"""The commit that brought the present content of a file into the history of HEAD, and the commits that an action added
+to it. Both are read from objects without Git, along the first parents.
+"""
 
 import hashlib
 import os
+from collections.abc import Iterator
 
 from runner.facts.git.objects import Objects, Unreadable
 from runner.state.workspace import git_folder, head_commit
@@ -9,6 +12,7 @@ from sandbox.inside.regular_file import read_whole
 
 _LARGEST = 16 << 20  # bytes of a file
 _MOST_COMMITS = 200  # commits that are searched
+_MOST_NEW = 2_000  # commits of one action
 
 
 def introducing_commit(workspace: str, path: str) -> str:
@@ -30,6 +34,40 @@ def introducing_commit(workspace: str, path: str) -> str:
             return _search(objects, bytes.fromhex(head), names, wanted)
     except (Unreadable, OSError, ValueError):
         return ""
+
+
+def commits_since(workspace: str, before: str | None, now: str) -> tuple[tuple[str, ...], bool]:
+    """Return the IDs of the commits on the first parents of `now` that are not on those of `before`, and True if these
+    are all of them.
+
+    `before` and `now` are IDs of commits, the HEAD before and after an action; None if there was no commit.
+    """
+    folder = git_folder(workspace)
+    if folder is None or len(now) != 40:
+        return (now,), True
+    try:
+        with Objects(_objects(folder)) as objects:
+            old = set(_first_parents(objects, before)) if before else set()
+            found: list[str] = []
+            for each in _first_parents(objects, now):
+                if each in old:
+                    return tuple(found), True
+                found.append(each)
+            return tuple(found), len(found) < _MOST_NEW
+    except (Unreadable, OSError, ValueError):
+        return (now,), False
+
+
+def _first_parents(objects: Objects, id: str) -> Iterator[str]:
+    """Yield a commit and its first parents, at most _MOST_NEW."""
+    for _ in range(_MOST_NEW):
+        commit = objects.commit(bytes.fromhex(id))
+        if commit is None:
+            return
+        yield id
+        if not commit.others:
+            return
+        id = commit.others[0].hex()
 
 
 def _objects(folder: str) -> str:
