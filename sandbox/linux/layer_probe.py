@@ -10,9 +10,11 @@ from pathlib import Path
 from sandbox.inside import safe_rmtree
 from sandbox.linux.foreign_owners import FIRST_LOOK, find_foreign, known_foreign
 from sandbox.linux.helper_process import import_folder, interpreter
-from sandbox.workspace.folder_cache import boot, read_sealed, write_sealed
+from sandbox.workspace.folder_cache import boot, is_local, read_sealed, write_sealed
 
 _FOREIGN = "`{}` belongs to another user or group, and no overlay of an ordinary user can change it"
+# THREAT T304: a change of the user is recognised by its time.
+_REMOTE = "another machine or a program keeps its files, and their times are of another clock"
 _SECONDS = 20.0  # the longest time of a trial
 _known: dict[tuple[int, int, int, int], str] = {}  # (user, devices, inode of the workspace) -> the reason
 
@@ -35,7 +37,9 @@ async def why_not(workspace: str, folder: str, cache: Path | None = None) -> str
     if key not in _known:
         body = _body(key)
         note = _note(workspace, cache) if body else None
-        if note is not None and read_sealed(note) == body:
+        if not is_local(workspace):
+            _known[key] = _REMOTE
+        elif note is not None and read_sealed(note) == body:
             _known[key] = ""
         else:
             from asyncio import to_thread  # `has_worked` is called before the event loop is loaded

@@ -264,9 +264,7 @@ class FolderTree:
     def _kind(self, device: int, path: str) -> int:
         """Return the kind of the file system that has the folder or file at `path`; 0 if it is unknown."""
         if (kind := self._kinds.get(device)) is None:
-            answer = ctypes.create_string_buffer(256)
-            asked = ctypes.CDLL(None).statfs(os.fsencode(path), answer)
-            kind = self._kinds[device] = int.from_bytes(answer.raw[:8], sys.byteorder) if asked == 0 else 0
+            kind = self._kinds[device] = _kind_of(path)
         return kind
 
     def _counted(self, path: str, folder: Folder) -> bool:
@@ -343,6 +341,21 @@ class FolderTree:
             *(status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns, settled),
             *(tuple(folders), tuple(secrets), flags, tuple(linked), len(files), tuple(sockets)),
         )
+
+
+def is_local(path: str) -> bool:
+    """Return True if the file system of `path` is one that this machine keeps, so that its times are of the clock here.
+
+    Other machines and programs (NFS, SMB, 9p, FUSE) use a clock of their own.
+    """
+    return _kind_of(path) in _LOCAL
+
+
+def _kind_of(path: str) -> int:
+    """Return the kind of the file system that has the folder or file at `path` (statfs(2)); 0 if it is unknown."""
+    answer = ctypes.create_string_buffer(256)
+    asked = ctypes.CDLL(None).statfs(os.fsencode(path), answer)
+    return int.from_bytes(answer.raw[:8], sys.byteorder) if asked == 0 else 0
 
 
 def _links_of(name: str, about: os.stat_result) -> tuple[Link, ...]:

@@ -139,7 +139,7 @@ def test_a_folder_that_becomes_a_link_meanwhile_is_a_conflict_of_what_is_in_it_a
         (work / "sub").rename(work / "moved")
         (work / "sub").symlink_to(outside)
         _, told = job.communicate(b"\n", timeout=60)
-    assert b"/w/sub` was not applied" in told, told
+    assert b"/w/sub/f` was not applied" in told, told
     assert sorted(os.listdir(work)) == ["moved", "new", "run.sh", "sub"]
     assert ((outside / "f").read_text(), (work / "moved/f").read_text()) == ("mine\n", "one\n")
 

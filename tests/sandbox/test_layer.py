@@ -341,6 +341,23 @@ def test_a_layer_on_an_overlay_is_refused_by_the_kernel(bench: Bench, project: P
         subprocess.run(["umount", merged], check=True)
 
 
+@pytest.mark.threat("T304")
+def test_a_workspace_that_this_machine_does_not_keep_has_no_view(bench: Bench) -> None:
+    """Huge pages stand for the file systems of other machines: they are none of the usual local ones either."""
+    if os.geteuid() != 0:
+        pytest.skip("mounting a file system needs root")
+    place = bench.base / f"remote-{os.urandom(4).hex()}"
+    place.mkdir()
+    if subprocess.run(["mount", "-t", "hugetlbfs", "-o", "mode=0777", "none", place], capture_output=True).returncode:
+        pytest.skip("this kernel has no huge pages")
+    try:
+        (place / "ws").mkdir()
+        reason = why_not(bench, bench.own(place / "ws"), bench.base / "cache")
+    finally:
+        subprocess.run(["umount", place], check=True)
+    assert reason == "another machine or a program keeps its files, and their times are of another clock"
+
+
 def test_a_place_without_room_for_the_trial(bench: Bench, project: Path) -> None:
     assert "cannot be read" in why_not(bench, project, bench.base / "missing")
 

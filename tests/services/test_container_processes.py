@@ -176,7 +176,7 @@ def test_commands_with_equal_rights_share_a_network(bench: Containers, docked: D
     port = int(bench.process_do("server", "until", text="\n")["out"])
     ask = f"exec 3<> /dev/tcp/localhost/{port} && read line <&3 && echo $line; hostname"
     assert bench.run(ask, **told)["out"] == "hello\nsandbox\n"
-    assert bench.run("sleep 9999", cancel=0.5, **told)["cancelled"]
+    assert bench.run("echo begun; sleep 9999", cancel="begun", **told)["cancelled"]
     assert eventually(lambda: first not in containers(docked))
     assert bench.run(ask, limits={"pids": 77}, **told)["out"] == "hello\nsandbox\n"
     for other in ({"rights": "read-only"}, {"env": {**told["env"], "OWN": "2"}}):
