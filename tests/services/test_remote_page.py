@@ -103,7 +103,7 @@ def test_a_phone_answers_a_card(browser: Browser, server: RemoteProcess, hosted:
     expect(card.locator("h2")).to_contain_text("out.txt")
     expect(card.locator("[aria-label=Command]")).to_have_text("echo '<b id=pwned>x</b>' > out.txt; chmod 700 out.txt")
     assert card.locator(".badge").first.inner_text() == "write"
-    assert page.title() == "(1) ringfence"
+    expect(page).to_have_title("(1) ringfence")  # the list of sessions follows the question
     assert seen.narrow()
     box = card.get_by_role("button", name="Yes, once").bounding_box()
     assert box is not None
@@ -372,7 +372,7 @@ def test_the_page_is_used_by_keyboard_and_says_what_it_shows(
     seen.page.keyboard.type("Write the file")
     seen.page.keyboard.press("Control+Enter")
     seen.question()
-    assert "Question: " in seen.page.locator("#alert").inner_text(), "a screen reader says that there is a question"
+    expect(seen.page.locator("#alert")).to_contain_text("Question: ")  # for a screen reader
     unnamed = """[...document.querySelectorAll("button, input, textarea, select")].filter((each) => each.checkVisibility()
         && !(each.getAttribute("aria-label") || each.innerText || (each.labels && each.labels.length)))
         .map((each) => each.outerHTML)"""
