@@ -112,9 +112,8 @@ class SessionFlow:
         self._endorsed: set[str] = set()
         self._children: list[SessionFlow] = []
         self._main = self  # the flow of the agent `main`
-        self._of_tasks: dict[
-            TextSource, None
-        ] = {}  # untrusted sources of agents that wrote tasks; in the flow of `main`
+        # What the agents that wrote tasks had read; in the flow of `main`.
+        self._of_tasks: dict[TextSource, None] = {}
         self._private_of_tasks: dict[str, None] = {}
         self._head = head_commit(self._workspace) if self._workspace else None
         self._failed = False
@@ -315,12 +314,11 @@ class SessionFlow:
         place = _place(action)
         if self._files is not None and place and not isinstance(action, ListFolder | GlobFiles):
             try:
-                below = isinstance(action, GrepFiles)
-                read = self._files.below(place) if below else ((place, self._files.source(place)),)
-                kinds = ((each, "files in" if os.path.isdir(each) else "file", source) for each, source in read)
-                found += [
-                    f"the {kind} {self._short(each)}, written after {source}" for each, kind, source in kinds if source
-                ]
+                whole = isinstance(action, GrepFiles)
+                for each, source in self._files.below(place) if whole else ((place, self._files.source(place)),):
+                    if source:
+                        kind = "files in" if os.path.isdir(each) else "file"
+                        found.append(f"the {kind} {self._short(each)}, written after {source}")
             except StateError as error:
                 self._report(error)
                 found.append("a file whose source is not known")  # fail closed

@@ -144,7 +144,7 @@ class Transaction:
         self._folder.remove()
 
     def _keep_layer(self) -> str:
-        where = self._aside_place("changes")
+        where = _place_in(self._aside, "changes")
         with contextlib.suppress(OSError):
             os.rename(self.layer.upper, where)
         self.discard()
@@ -168,14 +168,11 @@ class Transaction:
 
     def set_aside(self, patch: bytes) -> str:
         """Store the changes as a patch among the files that were set aside, and return its path. Raise OSError."""
-        where = self._aside_place("changes.patch")
+        where = _place_in(self._aside, "changes.patch")
         handle = os.open(where, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         with open(handle, "wb") as file:
             file.write(patch)
         return where
-
-    def _aside_place(self, name: str) -> str:
-        return _place_in(self._aside, name)
 
     def _stage(self, applied: Sequence[LayerChange]) -> tuple[str, str]:
         """Copy the layer to the file system of the workspace, and return the folders of the steps. Raise OSError.
