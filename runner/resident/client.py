@@ -26,7 +26,7 @@ MAGIC = b"ringfence warm 1"
 READY, GO, COLD, CODE = b"ready ", b"go\n", b"cold\n", b"code "  # what is said after the request
 PATIENCE = 2.0  # seconds until a worker must be ready; the command runs cold then
 _HARMLESS = {"PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED"}  # variables of the interpreter that a worker can follow
-_OWN_FILES = ("/dev/fd", "/proc/self", "/proc/thread-self")  # paths that lead each process to files of its own
+_OWN_FILES = {"fd", "proc"}  # folders in paths that lead each process to files of its own, however they are spelled
 _STOPPING = ("SIGTSTP", "SIGTTIN", "SIGTTOU")
 _KEPT = ("SIGKILL", "SIGSTOP", "SIGCHLD", "SIGCONT", "SIGPIPE", "SIGXFSZ", "SIGURG", "SIGSEGV", "SIGBUS", "SIGFPE",
          "SIGILL", "SIGTRAP", "SIGSYS")  # fmt: skip
@@ -127,7 +127,7 @@ def _names_own_files() -> bool:
 
     THREAT T276: a folder with settings that is not there in the worker would be no settings at all.
     """
-    return any(place in value for value in os.environ.values() for place in _OWN_FILES)
+    return any(_OWN_FILES.intersection(value.replace(":", "/").split("/")) for value in os.environ.values())
 
 
 def _request(argv: list[str]) -> bytes:

@@ -398,7 +398,7 @@ def test_a_further_filter_of_system_calls_is_another_right() -> None:
 
 
 @pytest.mark.threat("T276")
-@pytest.mark.parametrize("path", ["/dev/fd/9", "/proc/self/fd/9"])
+@pytest.mark.parametrize("path", ["/dev/fd/9", "/proc/self/fd/9", "/dev/./fd/9", "/dev//fd/9", "/proc//self/./fd/9"])
 def test_settings_behind_a_descriptor_of_the_client_count(place: CliHarness, path: str) -> None:
     settings = place.base / "settings"
     settings.mkdir(mode=0o700)
