@@ -9,10 +9,10 @@ CORES := $(shell getconf _NPROCESSORS_ONLN)
 PYTEST := $(BIN)/python -m pytest -n $(shell expr $(CORES) + 2)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check smoke test lint types imports docs site tables bench fuzz flow lock peers witness clean
+.PHONY: help demo check smoke test test-matrix lint types imports docs site tables bench fuzz flow lock peers witness clean
 
 help:  ## what there is
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 demo: $(VENV)/.run  ## install into .venv and watch the whole thing work on a small repository (no key, no network)
 	@$(BIN)/agent demo
@@ -25,6 +25,9 @@ smoke: lint types imports  ## check, and the first row of every other test of at
 
 test: lint types imports  ## install what the tests need and run everything
 	$(PYTEST) --durations=20
+
+test-matrix: lint types imports  ## the same, each row as each user on each backend, and many examples of each law: before a release
+	$(PYTEST) --matrix --durations=20
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, settings
 from runner.secrets import secret
 from tests.support.container_bench import Dock, dock
 from tests.support.places import TESTS
+from tests.support.rotation import rotate
 from tests.support.sandbox_bench import USERS, Bench, make
 
 # The folders in the order in which they run. Tests of the first three take the longest. Those in `sandbox` need the
@@ -53,6 +54,7 @@ settings.register_profile(
     derandomize="LAW_EXAMPLES" not in os.environ,
     database=None,
 )
+settings.register_profile("many", parent=settings.get_profile("busy"))
 settings.register_profile("few", parent=settings.get_profile("busy"), max_examples=10)  # see tests/support/law.py
 
 
@@ -63,6 +65,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="outside tests/unit only the first row of each test (one backend, one user), ten examples of each law, and no"
         " test that is marked as `thorough`",
     )
+    parser.addoption(
+        "--matrix",
+        action="store_true",
+        help="each row as each user on each backend, not only in one variant that changes from row to row, and many examples"
+        " of each law",
+    )
 
 
 def pytest_collectstart(collector: pytest.Collector) -> None:
@@ -71,7 +79,7 @@ def pytest_collectstart(collector: pytest.Collector) -> None:
     The laws of tests/unit try all their examples, with `--smoke` as well: it includes `make check`.
     """
     few = collector.config.getoption("--smoke") and not collector.path.is_relative_to(TESTS / "unit")
-    settings.load_profile("few" if few else "busy")
+    settings.load_profile("few" if few else "many" if collector.config.getoption("--matrix") else "busy")
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
@@ -89,7 +97,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark each test with the name of its folder, put the longest folders first, and select for `--smoke`."""
+    """Mark each test with the name of its folder, put the longest folders first, and select those that run."""
     folders: dict[pytest.Item, str] = {}
     files: dict[str, list[Path]] = {}
     for item in items:
@@ -114,6 +122,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             functions.add(function)
         items[:] = kept
         config.hook.pytest_deselected(items=left_out)
+    elif not config.getoption("--matrix"):
+        rotated = rotate(items, folders, SHARED_ROWS)
+        config.hook.pytest_deselected(items=list(set(items).difference(rotated)))
+        items[:] = rotated
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
