@@ -9,7 +9,7 @@ CORES := $(shell getconf _NPROCESSORS_ONLN)
 PYTEST := $(BIN)/python -m pytest -n $(shell expr $(CORES) + 2)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check smoke test test-matrix lint types imports docs site tables bench fuzz flow lock peers witness clean
+.PHONY: help demo check smoke test test-matrix durations lint types imports docs site tables bench fuzz flow lock peers witness clean
 
 help:  ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -28,6 +28,9 @@ test: lint types imports  ## install what the tests need and run everything
 
 test-matrix: lint types imports  ## the same, each row as each user on each backend, and many examples of each law: before a release
 	$(PYTEST) --matrix --durations=20
+
+durations: $(VENV)/.dev  ## run everything and write the processor seconds of each test file into tests/durations.json
+	$(PYTEST) --record-durations
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

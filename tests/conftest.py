@@ -6,21 +6,18 @@ import os
 import signal
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator
-from pathlib import Path
+from collections.abc import Callable, Generator, Iterable, Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from runner.secrets import secret
 from tests.support.container_bench import Dock, dock
+from tests.support.durations import Durations, ItemMeter, Recorder, longest_first, pieces
 from tests.support.places import TESTS
 from tests.support.rotation import rotate
 from tests.support.sandbox_bench import USERS, Bench, make
 
-# The folders in the order in which they run. Tests of the first three take the longest. Those in `sandbox` need the
-# processors, and those in `services` and `terminal` mostly wait, so that their files take turns.
-FOLDERS = (("sandbox", "services", "terminal"), ("process",), ("laws",), ("unit",))
 # Files whose tests run one after the other in one worker. All other files are distributed over the workers one by one.
 GROUPS = {
     # These count the processes, the cgroups or the free space of the machine.
@@ -71,6 +68,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="each row as each user on each backend, not only in one variant that changes from row to row, and many examples"
         " of each law",
     )
+    parser.addoption(
+        "--record-durations",
+        action="store_true",
+        help="write the processor seconds of each file into tests/durations.json, and name the tests that take long without"
+        " `@pytest.mark.slow`",
+    )
 
 
 def pytest_collectstart(collector: pytest.Collector) -> None:
@@ -82,50 +85,63 @@ def pytest_collectstart(collector: pytest.Collector) -> None:
     settings.load_profile("few" if few else "many" if collector.config.getoption("--matrix") else "busy")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--record-durations"):
+        if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
+            config.pluginmanager.register(ItemMeter())
+        if not hasattr(config, "workerinput"):
+            config.pluginmanager.register(Recorder())
+
+
+def scope(id: str) -> str:
+    """Return the scope of a test that is not distributed by its file alone, and nothing for the others."""
+    file, _, test = id.partition("::")
+    name = file.rpartition("/")[2].removesuffix(".py")
+    return test.partition(":")[0] if name in SHARED_ROWS else GROUPS.get(name, "")
+
+
+def scopes(ids: Iterable[str]) -> dict[str, str]:
+    """Return the scopes of the tests that are not distributed by their file alone."""
+    return {id: named for id in ids if (named := scope(id))}
+
+
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
-    """Return a scheduler for pytest-xdist that gives each file, or each group of `GROUPS`, to one worker, in order."""
+    """Return a scheduler for pytest-xdist that gives each piece of work (`pieces`) to one worker, in order."""
     from xdist.scheduler import LoadScopeScheduling  # only with -n
 
-    class FileScheduling(LoadScopeScheduling):
-        def _split_scope(self, nodeid: str) -> str:
-            file, _, test = nodeid.partition("::")
-            name = file.rpartition("/")[2].removesuffix(".py")
-            return test.partition(":")[0] if name in SHARED_ROWS else GROUPS.get(name, file)
+    class PieceScheduling(LoadScopeScheduling):
+        @functools.cached_property
+        def _pieces(self) -> dict[str, str]:
+            return pieces(self.collection, scopes(self.collection), Durations.recorded())
 
-    config.option.loadscopereorder = False  # `pytest_collection_modifyitems` has put the longest folders first
-    return FileScheduling(config, log)
+        def _split_scope(self, nodeid: str) -> str:
+            return self._pieces[nodeid]
+
+    config.option.loadscopereorder = False  # `pytest_collection_modifyitems` has put the longest pieces first
+    return PieceScheduling(config, log)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark each test with the name of its folder, put the longest folders first, and select those that run."""
-    folders: dict[pytest.Item, str] = {}
-    files: dict[str, list[Path]] = {}
-    for item in items:
-        folders[item] = item.path.relative_to(TESTS).parts[0]
-        item.add_marker(folders[item])
-        if item.path not in (known := files.setdefault(folders[item], [])):
-            known.append(item.path)
-    places = {
-        path: (step, number / len(files[folder]))
-        for step, together in enumerate(FOLDERS)
-        for folder in together
-        for number, path in enumerate(files.get(folder, []))
-    }
-    items.sort(key=lambda item: places[item.path])
+    """Mark each test with the name of its folder, select those that run, and put the longest files first."""
+    folders = {item: item.path.relative_to(TESTS).parts[0] for item in items}
+    for item, folder in folders.items():
+        item.add_marker(folder)
+    kept = items[:]
     if config.getoption("--smoke"):
         functions: set[str] = set()
-        kept, left_out = [], []
+        kept = []
         for item in items:
             function = item.nodeid.partition("[")[0]
             chosen = function not in functions and item.get_closest_marker("thorough") is None
-            (kept if folders[item] == "unit" or chosen else left_out).append(item)
+            if folders[item] == "unit" or chosen:
+                kept.append(item)
             functions.add(function)
-        items[:] = kept
-        config.hook.pytest_deselected(items=left_out)
     elif not config.getoption("--matrix"):
-        rotated = rotate(items, folders, SHARED_ROWS)
-        config.hook.pytest_deselected(items=list(set(items).difference(rotated)))
-        items[:] = rotated
+        kept = rotate(items, folders, SHARED_ROWS)
+    config.hook.pytest_deselected(items=list(set(items).difference(kept)))
+    ids = [item.nodeid for item in kept]
+    order = longest_first(ids, scopes(ids), Durations.recorded())
+    items[:] = sorted(kept, key=lambda item: order[item.nodeid])
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
