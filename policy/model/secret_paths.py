@@ -36,7 +36,7 @@ class Secrets:
 
     def __post_init__(self) -> None:
         of = (self.home, self.private)
-        index = next((each for each in _latest if each.of[0] is self.profile and each.of[1:] == of), None)
+        index = next((each for each in _latest if each.of[1:] == of and _same_lists(each.of[0], self.profile)), None)
         if index is None:
             index = _sort(self.profile, self.home, self.private)
             _latest[:] = [index, *_latest[: _MOST_INDEXES - 1]]
@@ -208,6 +208,14 @@ class _Index:
 # with and without the folders of this program.
 _latest: list[_Index] = []
 _MOST_INDEXES = 3
+_LISTS = ("secret_home", "secret_paths", "secret_names", "public_names", "locked", "personal")
+
+
+def _same_lists(one: Profile, other: Profile) -> bool:
+    """Return True if both profiles have the same lists of paths, as objects. A copy of a profile with another rule has
+    them: the near misses of a grant are evaluated with ten such copies.
+    """
+    return one is other or all(getattr(one, name) is getattr(other, name) for name in _LISTS)
 
 
 def _sort(profile: Profile, home: str, private: tuple[str, ...]) -> _Index:
@@ -221,7 +229,7 @@ def _sort(profile: Profile, home: str, private: tuple[str, ...]) -> _Index:
         "home": _words(home),
     }
     for known in _latest:
-        if known.of[0] is profile:  # the other lists depend on the profile alone
+        if _same_lists(known.of[0], profile):  # the other lists depend on the profile alone
             return replace(known, **where)
     locked = _by_first((*profile.locked, *profile.personal))
     return _Index(

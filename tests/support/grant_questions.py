@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 from policy.evaluation import EvaluationContext
@@ -35,7 +36,15 @@ def question(given: Action | str, at: EvaluationContext | None = None) -> Ask:
 
 def offered_choices(given: Action | str, at: EvaluationContext | None = None) -> dict[str, GrantChoice]:
     """Return the choices of the question that `given` leads to, by their words."""
-    at = at or evaluation_context()
+    return _usual_choices(given) if at is None else _choices(given, at)
+
+
+@cache
+def _usual_choices(given: Action | str) -> dict[str, GrantChoice]:
+    return _choices(given, evaluation_context())
+
+
+def _choices(given: Action | str, at: EvaluationContext) -> dict[str, GrantChoice]:
     return {each.words.replace(TOP, "@TOP"): each for each in choices(at, question(given, at))}
 
 

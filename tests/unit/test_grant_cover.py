@@ -1,6 +1,7 @@
 """Tests of the coverage of grants, and of every attempt to extend it."""
 
 from dataclasses import replace
+from functools import cache
 
 import pytest
 from hypothesis import given
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 
 from policy.evaluation import EvaluationContext
 from policy.grants.grant import EVERYWHERE, Grant, GrantHolder, GrantScope
-from policy.grants.offers import choices, draft_grant, never
+from policy.grants.offers import GrantChoice, choices, draft_grant, never
 from policy.grants.resolve import resolve
 from policy.model.action import Action, EditFile, ReadFile, RunArgv, RunScript, WriteFile
 from policy.model.command_pattern import HOLE
@@ -361,18 +362,27 @@ ASKED = (
     "npm test", "npm run build", "curl https://api.example.com/x", "git commit -m x", "touch docs/x", "python3 src/x.py", "./bin/tool x",
     "cat @TOP/log/syslog", "rm -rf docs", "echo hi > docs/x", "npm test > out.log", "cd sub && npm test", "frobnicate a", "sed -i s/a/b/ docs/a.md",
 )  # fmt: skip
-EVERY = {script: choices(evaluation_context(), question(script)) for script in ASKED}
-GRANTS = tuple(
-    tuple(draft_grant(what, f"g{index}") for index, what in enumerate(choice.whats))
-    for found in EVERY.values()
-    for choice in found
-)
+
+
+@cache
+def offers() -> dict[str, tuple[GrantChoice, ...]]:
+    """Return the choices of the question about each script of `ASKED`."""
+    return {script: choices(evaluation_context(), question(script)) for script in ASKED}
+
+
+@cache
+def answered() -> tuple[tuple[str, tuple[Grant, ...]], ...]:
+    """Return each script of `ASKED` with the grants of each choice."""
+    return tuple(
+        (script, tuple(draft_grant(what, f"g{index}") for index, what in enumerate(choice.whats)))
+        for script, found in offers().items()
+        for choice in found
+    )
+
+
+any_answered = st.deferred(lambda: st.sampled_from(answered()))
+any_grants = any_answered.map(lambda pair: pair[1])
 joins = st.sampled_from([" ; ", " && ", " || ", " | ", "\n", " & "])
-ANSWERED = tuple(
-    (script, tuple(draft_grant(what, f"g{index}") for index, what in enumerate(choice.whats)))
-    for script, found in EVERY.items()
-    for choice in found
-)
 scripts = st.tuples(
     st.sampled_from((*ASKED, *COMMANDS)), st.lists(st.tuples(joins, st.sampled_from((*ASKED, *COMMANDS))), max_size=2)
 ).map(lambda parts: parts[0] + "".join(join + command for join, command in parts[1]))
@@ -388,7 +398,7 @@ def allowed_by(script: str, grants: tuple[Grant, ...], at: EvaluationContext) ->
 
 @pytest.mark.threat("T76")
 @SAMPLES
-@given(scripts, st.sampled_from(GRANTS), modes, joins, st.sampled_from((*ASKED, *COMMANDS)))
+@given(scripts, any_grants, modes, joins, st.sampled_from((*ASKED, *COMMANDS)))
 def test_law_adding_a_command_never_makes_a_script_more_covered(
     script: str, grants: tuple[Grant, ...], mode: Mode, join: str, more: str
 ) -> None:
@@ -400,7 +410,7 @@ def test_law_adding_a_command_never_makes_a_script_more_covered(
 
 @pytest.mark.threat("T76")
 @SAMPLES
-@given(st.one_of(st.sampled_from(ANSWERED), st.tuples(scripts, st.sampled_from(GRANTS))), modes)
+@given(st.one_of(any_answered, st.tuples(scripts, any_grants)), modes)
 def test_law_a_covered_script_holds_only_what_the_grants_are_about_and_gets_only_what_was_asked(
     covered: tuple[str, tuple[Grant, ...]], mode: Mode
 ) -> None:
@@ -446,12 +456,12 @@ def _shaped(words: tuple[str, ...], shape: tuple[str, ...], *, flags: bool) -> b
 def test_law_what_is_shown_as_not_covered_never_is(script: str) -> None:
     """The examples are read back from the words that a person sees."""
     shown = 0
-    for choice in EVERY[script]:
+    for choice in offers()[script]:
         grants = tuple(draft_grant(what, f"g{index}") for index, what in enumerate(choice.whats))
         for words in choice.not_covered:
             assert not isinstance(resolution(words.strip("`"), grants).verdict, Allow), words
             shown += 1
-    assert shown or not EVERY[script]
+    assert shown or not offers()[script]
 
 
 @pytest.mark.threat("T76")
@@ -459,9 +469,9 @@ def test_law_what_is_shown_as_not_covered_never_is(script: str) -> None:
 @given(st.sampled_from(ASKED), st.sampled_from(Tier), st.data())
 def test_law_an_assessment_above_the_ceiling_is_not_covered(script: str, tier: Tier, data: st.DataObject) -> None:
     """Take a tier out of a grant that covers its script: then it does not."""
-    choice = data.draw(st.sampled_from(EVERY[script])) if EVERY[script] else None
-    if choice is None:
+    if not offers()[script]:
         return
+    choice = data.draw(st.sampled_from(offers()[script]))
     whats = [replace(what, tiers=tuple(each for each in what.tiers if each is not tier)) for what in choice.whats]
     grants = tuple(draft_grant(what, f"g{index}") for index, what in enumerate(whats))
     touched = any(tier in what.tiers for what in choice.whats)

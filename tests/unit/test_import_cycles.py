@@ -3,26 +3,7 @@
 import ast
 from graphlib import CycleError, TopologicalSorter
 
-from tests.support.places import ROOT
-
-PACKAGES = ("policy", "sandbox", "tools", "runner", "profiles")
-
-
-def imports() -> dict[str, set[str]]:
-    """Return, for each module of the product, the modules of the product that it imports anywhere in its text."""
-    files = {path for name in PACKAGES for path in (ROOT / name).rglob("*.py")}
-    names = {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in files}
-    graph: dict[str, set[str]] = {}
-    for name, path in names.items():
-        found: set[str] = set()
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                parts = {f"{node.module}.{each.name}" for each in node.names}
-                found |= (parts & names.keys()) or ({node.module} & names.keys())
-            elif isinstance(node, ast.Import):
-                found |= {each.name for each in node.names} & names.keys()
-        graph[name] = found - {name}
-    return graph
+from tests.support.import_graph import imports, statements
 
 
 def test_there_is_no_import_cycle() -> None:
@@ -64,3 +45,51 @@ def test_a_cycle_would_be_found() -> None:
     except CycleError:
         return
     raise AssertionError("a module at the bottom that imports one at the top closes a cycle")
+
+
+def test_every_statement_is_visited() -> None:
+    """The graph is only as complete as the walk: imports in all places where Python permits a statement."""
+    nested = """
+if a:
+    import m1
+elif b:
+    import m2
+else:
+    import m3
+for a in b:
+    import m4
+else:
+    import m5
+while a:
+    import m6
+else:
+    import m7
+try:
+    import m8
+except A:
+    import m9
+else:
+    import m10
+finally:
+    import m11
+try:
+    pass
+except* A:
+    import m12
+with a:
+    import m13
+match a:
+    case 1:
+        import m14
+def f():
+    import m15
+async def f():
+    async with a:
+        import m16
+    async for a in b:
+        import m17
+class A:
+    import m18
+"""
+    found = {each.names[0].name for each in statements(ast.parse(nested)) if isinstance(each, ast.Import)}
+    assert found == {f"m{number}" for number in range(1, 19)}

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.import_graph import imports
 from tests.support.language_findings import (
     FRAGMENT,
     PRODUCT,
@@ -16,7 +17,6 @@ from tests.support.language_findings import (
     rejected_words,
 )
 from tests.support.places import ROOT
-from tests.unit.test_import_cycles import imports
 
 PACKAGES = sorted(path for folder in (*PRODUCT, "profiles") for path in (ROOT / folder).rglob("__init__.py"))
 START = re.compile(r"\bStart\s+reading\s+at\s+(`[^.]*(?:\.py\b[^.]*)+)")
@@ -81,7 +81,6 @@ def _ranks() -> dict[str, int]:
 
 
 RANKS = _ranks()
-GRAPH = imports()
 MAY_IMPORT = re.compile(r"\b(?:[Mm]ay import|Imports)\b(.*?)\.(?=\s|$)", re.DOTALL)
 
 
@@ -104,7 +103,8 @@ def undeclared(package: str, text: str, imported: set[str]) -> list[str]:
     quoted = [] if said.startswith("nothing") else re.findall(r"`([^`]+)`", said)
     words = [word.rstrip("/").removesuffix(".py").replace("/", ".") for word in quoted]
     parents = [".".join(package.split(".")[:count]) for count in range(package.count(".") + 1, 0, -1)]
-    modules = GRAPH.keys() | {name.rpartition(".")[0] for name in GRAPH}
+    graph = imports()
+    modules = graph.keys() | {name.rpartition(".")[0] for name in graph}
     named = [full for word in words for full in (*(f"{each}.{word}" for each in parents), word) if full in modules]
     lower = [*named, package] if "below" in said else []
     return sorted(
@@ -121,11 +121,12 @@ def undeclared(package: str, text: str, imported: set[str]) -> list[str]:
 def test_a_package_imports_only_what_it_says(path: Path) -> None:
     package = ".".join(path.parent.relative_to(ROOT).parts)
     text = ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
-    own = [name for name in GRAPH if f"{name}.".startswith(f"{package}.")]
+    graph = imports()
+    own = [name for name in graph if f"{name}.".startswith(f"{package}.")]
     inner = {".".join(each.parent.relative_to(ROOT).parts) for each in PACKAGES if each.parent != path.parent}
     inner = {name for name in inner if name.startswith(f"{package}.")}
     mine = [name for name in own if not any(f"{name}.".startswith(f"{each}.") for each in inner)]
-    assert undeclared(package, text, {module for name in mine for module in GRAPH[name]}) == []
+    assert undeclared(package, text, {module for name in mine for module in graph[name]}) == []
 
 
 def test_an_import_that_is_not_named_is_found() -> None:

@@ -861,36 +861,38 @@ def test_a_key_typed_ahead_begins_no_plan() -> None:
 
 ALL_ITEMS = Kept(frozenset({1, 2, 3}))
 # fmt: off
-TRIED: list[tuple[Question, tuple[str, ...], Answer | None, str]] = [
-    (to_try(),          ("t",),        Try(),          "the key of the card"),
-    (to_try(),          ("y",),        Yes(),          "the usual yes"),
-    (to_try(),          ("r",),        None,           "a key of the other card"),
-    (to_try(),          ("c",),        None,           "a key of the other card"),
-    (put("npm test"),   ("t",),        None,           "where it is not offered it is no key"),
-    (after_try(),       ("y",),        ALL_ITEMS,      "everything"),
-    (after_try(),       ("n",),        No(),           "discarded"),
-    (after_try(),       ("enter",),    No(),           "Enter keeps nothing"),
-    (after_try(),       ("escape",),   No(),           "nor does Escape"),
-    (after_try(),       ("r",),        Yes(),          "as usual"),
-    (after_try(),       ("t",),        None,           "it was tried already"),
-    (after_try(),       ("e",),        None,           "what was tried cannot be edited"),
-    (after_try(),       ("s",),        None,           "nothing is remembered"),
-    (after_try(),       ("A",),        None,           "nor approved with others"),
-    (after_try(),       ("1",),        None,           "a digit is no answer"),
-    (after_try(()),     ("y",),        Kept(frozenset()), "the output counts"),
-    (after_try(()),     ("c",),        None,           "there is nothing to choose"),
-    (after_turn(),      ("y",),        ALL_ITEMS,      "everything of a turn"),
-    (after_turn(),      ("enter",),    No(),           "Enter keeps nothing of a turn"),
-    (after_turn(),      ("r",),        None,           "what a rule tried does not run again"),
-    (after_turn(COMMANDS[:1]), ("r",), None,           "nor does one command"),
+TRIED: list[tuple[Callable[[], Question], tuple[str, ...], Answer | None, str]] = [
+    (to_try,            ("t",),        Try(),          "the key of the card"),
+    (to_try,            ("y",),        Yes(),          "the usual yes"),
+    (to_try,            ("r",),        None,           "a key of the other card"),
+    (to_try,            ("c",),        None,           "a key of the other card"),
+    (lambda: put("npm test"), ("t",),  None,           "where it is not offered it is no key"),
+    (after_try,         ("y",),        ALL_ITEMS,      "everything"),
+    (after_try,         ("n",),        No(),           "discarded"),
+    (after_try,         ("enter",),    No(),           "Enter keeps nothing"),
+    (after_try,         ("escape",),   No(),           "nor does Escape"),
+    (after_try,         ("r",),        Yes(),          "as usual"),
+    (after_try,         ("t",),        None,           "it was tried already"),
+    (after_try,         ("e",),        None,           "what was tried cannot be edited"),
+    (after_try,         ("s",),        None,           "nothing is remembered"),
+    (after_try,         ("A",),        None,           "nor approved with others"),
+    (after_try,         ("1",),        None,           "a digit is no answer"),
+    (lambda: after_try(()), ("y",),    Kept(frozenset()), "the output counts"),
+    (lambda: after_try(()), ("c",),    None,           "there is nothing to choose"),
+    (after_turn,        ("y",),        ALL_ITEMS,      "everything of a turn"),
+    (after_turn,        ("enter",),    No(),           "Enter keeps nothing of a turn"),
+    (after_turn,        ("r",),        None,           "what a rule tried does not run again"),
+    (lambda: after_turn(COMMANDS[:1]), ("r",), None,   "nor does one command"),
 ]
 # fmt: on
 
 
 @pytest.mark.threat("T313")
 @pytest.mark.parametrize(("asked", "keys", "answer", "why"), TRIED, ids=[f"{row[1][0]}: {row[3]}" for row in TRIED])
-def test_the_keys_of_a_try(asked: Question, keys: tuple[str, ...], answer: Answer | None, why: str) -> None:
-    assert Screen(asked).press(*keys).answers == (None if answer is None else (answer,)), why
+def test_the_keys_of_a_try(
+    asked: Callable[[], Question], keys: tuple[str, ...], answer: Answer | None, why: str
+) -> None:
+    assert Screen(asked()).press(*keys).answers == (None if answer is None else (answer,)), why
 
 
 @pytest.mark.threat("T313")
