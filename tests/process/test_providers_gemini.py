@@ -6,8 +6,6 @@ import asyncio
 import json
 
 import pytest
-from google import genai
-from google.genai import types
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -80,6 +78,8 @@ def test_an_answer_becomes_a_reply(file: str, content: tuple, stop: Stop, usage:
 
 @pytest.mark.parametrize("file", [each[0] for each in ANSWERS])
 def test_the_recorded_events_are_what_the_vendor_publishes(file: str) -> None:
+    from google.genai import types  # an import of half a second, which no other worker needs
+
     for data in loopback.event_data(wire(file).replace(b"\r\n", b"\n")):
         types.GenerateContentResponse.model_validate(json.loads(data))  # its models refuse fields that they do not know
 
@@ -87,6 +87,8 @@ def test_the_recorded_events_are_what_the_vendor_publishes(file: str) -> None:
 @pytest.mark.parametrize("file", ["gemini-tools", "gemini-text"])
 def test_the_vendors_sdk_reads_the_same(file: str) -> None:
     """The SDK of the vendor returns the same parts in the same order, and sends the same bodies for the same input."""
+    from google import genai
+    from google.genai import types
 
     async def run() -> tuple[Reply, list[types.Part], dict, dict]:
         async with loopback.Loopback([stream(wire(file)), stream(wire(file))]) as server:
@@ -233,6 +235,8 @@ FULL = (
 
 def check(body: dict) -> None:
     """Raises where `body` is not what the vendor's published types say, unknown fields included."""
+    from google.genai import types
+
     for content in (*body["contents"], *([body["systemInstruction"]] if "systemInstruction" in body else [])):
         types.Content.model_validate(content)
     for tool in body.get("tools", ()):

@@ -7,8 +7,6 @@ import sys
 from collections.abc import Mapping
 from typing import get_args
 
-import anthropic.types
-import openai.types.shared
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -198,6 +196,9 @@ def test_any_other_server_needs_one(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_default_models_are_ones_the_vendors_list() -> None:
+    import anthropic.types  # slow: only where they are used
+    import openai.types.shared
+
     def literals(alias: object) -> set[object]:
         return {name for part in get_args(alias) for name in (get_args(part) or (part,))}
 

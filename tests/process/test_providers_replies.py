@@ -4,12 +4,9 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-import anthropic.types
 import pytest
-from anthropic.types.raw_message_stream_event import RawMessageStreamEvent
 from hypothesis import given
 from hypothesis import strategies as st
-from openai.types.chat.chat_completion_chunk import ChatCompletionChunk
 from pydantic import BaseModel, TypeAdapter
 
 from runner.messages import (
@@ -182,6 +179,9 @@ def _unknown_fields(model: object, path: str = "") -> list[str]:
 
 @pytest.mark.parametrize(("name", "file"), [(a[0], a[1]) for a in ANSWERS])
 def test_the_recorded_events_are_what_the_vendor_publishes(name: str, file: str) -> None:
+    from anthropic.types.raw_message_stream_event import RawMessageStreamEvent  # slow: only where they are used
+    from openai.types.chat.chat_completion_chunk import ChatCompletionChunk
+
     adapter = TypeAdapter(RawMessageStreamEvent if name == "anthropic" else ChatCompletionChunk)
     for data in loopback.event_data(loopback.wire(file)):
         if data == "[DONE]" or json.loads(data).get("type") == "ping":  # outside the published union
@@ -223,7 +223,8 @@ def anthropic_answers(draw: st.DrawFn) -> tuple[bytes, Reply]:
         st.tuples(st.just("call"), CALLS),
     )
     counts = draw(st.tuples(COUNTS, COUNTS, COUNTS, COUNTS))
-    types = anthropic.types
+    from anthropic import types
+
     start = types.Message(
         id="msg_x", type="message", role="assistant", model="m", content=[], stop_reason=None, stop_sequence=None,
         usage=types.Usage(
@@ -277,6 +278,8 @@ def anthropic_answers(draw: st.DrawFn) -> tuple[bytes, Reply]:
 @st.composite
 def openai_answers(draw: st.DrawFn) -> tuple[bytes, bytes, Reply]:
     """An answer without the fields that are null, the same with them, and what it says."""
+    from openai.types.chat.chat_completion_chunk import ChatCompletionChunk
+
     text = draw(TEXTS)
     calls = draw(st.lists(CALLS, max_size=3))
     prompt, output = draw(COUNTS), draw(COUNTS)

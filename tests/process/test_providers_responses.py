@@ -7,7 +7,6 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from openai.types.responses.response_stream_event import ResponseStreamEvent
 from pydantic import TypeAdapter
 
 from runner.messages import (
@@ -92,6 +91,8 @@ def test_a_call_is_told_before_the_next_one_begins() -> None:
 
 @pytest.mark.parametrize("file", [each[0] for each in ANSWERS])
 def test_the_recorded_events_are_what_the_vendor_publishes(file: str) -> None:
+    from openai.types.responses.response_stream_event import ResponseStreamEvent  # slow: only where it is used
+
     adapter = TypeAdapter(ResponseStreamEvent)
     for data in loopback.event_data(wire(file)):
         assert adapter.validate_json(data).type == json.loads(data)["type"]

@@ -29,7 +29,8 @@ MOST = 12
 FOLDERS = ("policy", "tools", "sandbox", "runner", "profiles", "templates", "docs", "tests")
 # Statements of imports, those in the text of a program that a test starts included. `ast` takes four times as long.
 IMPORT = re.compile(
-    r"^[ \t]*from[ \t]+([\w.]+)[ \t]+import[ \t]+(?:\(([^)]*)\)|([^\n#]*))|^[ \t]*import[ \t]+([\w., \t]+)", re.MULTILINE
+    r"^[ \t]*from[ \t]+([\w.]+)[ \t]+import[ \t]+(?:\(([^)]*)\)|([^\n#]*))|^[ \t]*import[ \t]+([\w., \t]+)",
+    re.MULTILINE,
 )
 QUOTED = re.compile(r"""["']([\w./:*{}-]{2,80})["']""")
 WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]{2,}")
@@ -74,7 +75,9 @@ class Tree:
 
     @cached_property
     def tests(self) -> list[str]:
-        return [path for path in self.texts if path.startswith("tests/") and path.rpartition("/")[2].startswith("test_")]
+        return [
+            path for path in self.texts if path.startswith("tests/") and path.rpartition("/")[2].startswith("test_")
+        ]
 
     @cached_property
     def words(self) -> dict[str, set[str]]:
@@ -245,20 +248,27 @@ def path_of(tree: Tree, given: str) -> str:
     return name
 
 
-def tests_of(tree: Tree, given: Iterable[str], most: int = MOST) -> list[str]:
+def relevant_tests(tree: Tree, given: Iterable[str], most: int = MOST) -> list[str]:
     """Return at most `most` test files for each of the modules, the most relevant ones first. There is always one."""
     each = [ranked(tree, path_of(tree, name))[:most] for name in given]
     longest = max(map(len, each), default=0)
     return list(dict.fromkeys(files[number] for number in range(longest) for files in each if number < len(files)))
 
 
+def tests_of(given: Iterable[str], root: Path = ROOT, most: int = MOST) -> list[str]:  # noqa: PT028  # no test
+    """Return the test files of the modules in the checkout `root`."""
+    return relevant_tests(Tree.read(root), given, most)
+
+
 def main(words: list[str]) -> None:
-    parser = argparse.ArgumentParser(prog="python -m tests.support.tests_of", description=(__doc__ or "").split("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.support.tests_of", description=(__doc__ or "").split("\n")[0]
+    )
     parser.add_argument("modules", nargs="+", metavar="MODULE")
     parser.add_argument("--most", type=int, default=MOST, help="at most this many files for each module")
     parser.add_argument("--run", action="store_true", help="run pytest on the files")
     chosen, others = parser.parse_known_args(words)
-    files = tests_of(Tree.read(), chosen.modules, chosen.most)
+    files = tests_of(chosen.modules, most=chosen.most)
     if chosen.run:
         os.chdir(ROOT)
         os.execv(sys.executable, [sys.executable, "-m", "pytest", *others, *files])

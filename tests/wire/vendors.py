@@ -1,4 +1,7 @@
-"""The vendors' SDKs against the same loopback server: their requests, and their reading of an answer."""
+"""The vendors' SDKs against the same loopback server: their requests, and their reading of an answer.
+
+The SDKs are imported where they are used: that takes a second, and every worker of pytest-xdist imports this module.
+"""
 
 import asyncio
 import json
@@ -7,11 +10,6 @@ import types
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, NotRequired, Required, Union, get_args, get_origin, get_type_hints
 
-import anthropic
-import openai
-from anthropic.types.message_create_params import MessageCreateParamsStreaming
-from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming
-from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
 from pydantic import ConfigDict, TypeAdapter
 from typing_extensions import TypedDict, is_typeddict
 
@@ -24,6 +22,8 @@ NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 async def _vendor_anthropic(url: str, body: dict) -> Reply:
+    import anthropic
+
     http = anthropic.DefaultAsyncHttpxClient(verify=NO_TLS)
     async with anthropic.AsyncAnthropic(api_key=KEY, base_url=url, max_retries=0, http_client=http) as client:
         params = {key: value for key, value in body.items() if key != "stream"}
@@ -52,6 +52,8 @@ async def _vendor_anthropic(url: str, body: dict) -> Reply:
 
 
 async def _vendor_openai(url: str, body: dict) -> Reply:
+    import openai
+
     http = openai.DefaultAsyncHttpxClient(verify=NO_TLS)
     async with openai.AsyncOpenAI(api_key=KEY, base_url=f"{url}/v1", max_retries=0, http_client=http) as client:
         params = {key: value for key, value in body.items() if key != "stream"}
@@ -74,6 +76,8 @@ async def _vendor_openai(url: str, body: dict) -> Reply:
 
 
 async def _vendor_responses(url: str, body: dict) -> Reply:
+    import openai
+
     http = openai.DefaultAsyncHttpxClient(verify=NO_TLS)
     async with openai.AsyncOpenAI(api_key=KEY, base_url=f"{url}/v1", max_retries=0, http_client=http) as client:
         # The `stream` of the SDK accepts only tools that it can parse, so its plain request and the response of the
@@ -103,11 +107,23 @@ async def _vendor_responses(url: str, body: dict) -> Reply:
 
 
 VENDORS = {"anthropic": _vendor_anthropic, "openai": _vendor_openai, "responses": _vendor_responses}
-SHAPES = {
-    "anthropic": MessageCreateParamsStreaming,
-    "openai": CompletionCreateParamsStreaming,
-    "responses": ResponseCreateParamsStreaming,
-}
+
+
+def _published(name: str) -> Any:
+    """Return the type of the parameters of a request, as the vendor's SDK has it."""
+    match name:
+        case "anthropic":
+            from anthropic.types.message_create_params import MessageCreateParamsStreaming
+
+            return MessageCreateParamsStreaming
+        case "openai":
+            from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming
+
+            return CompletionCreateParamsStreaming
+        case _:
+            from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
+
+            return ResponseCreateParamsStreaming
 
 
 def both(name: str, body: bytes, request: Request, cuts: Sequence[int] = ()) -> tuple[Reply, Reply, dict, dict]:
@@ -126,7 +142,7 @@ def both(name: str, body: bytes, request: Request, cuts: Sequence[int] = ()) -> 
 
 def check_body(name: str, body: dict) -> None:
     """Raises where `body` is not what the vendor's published request type says, unknown keys included."""
-    TypeAdapter(_closed(SHAPES[name])).validate_python(body, strict=True)
+    TypeAdapter(_closed(_published(name))).validate_python(body, strict=True)
 
 
 _closed_shapes: dict[type, Any] = {}
