@@ -29,7 +29,7 @@ MOST = 12
 FOLDERS = ("policy", "tools", "sandbox", "runner", "profiles", "templates", "docs", "tests")
 # Statements of imports, those in the text of a program that a test starts included. `ast` takes four times as long.
 IMPORT = re.compile(
-    r"^[ \t]*from[ \t]+([\w.]+)[ \t]+import[ \t]+(?:\(([^)]*)\)|([^\n#]*))|^[ \t]*import[ \t]+([\w., \t]+)",
+    r"^[ \t]*from[ \t]+([\w.]+)[ \t]+import[ \t]+(?:\(((?:[^)#]|#[^\n]*)*)\)|([^\n#]*))|^[ \t]*import[ \t]+([\w., \t]+)",
     re.MULTILINE,
 )
 QUOTED = re.compile(r"""["']([\w./:*{}-]{2,80})["']""")
@@ -99,7 +99,8 @@ class Tree:
             if plain:
                 names = [each.strip().partition(" ")[0] for each in plain.split(",")]
             else:
-                parts = [each.strip().partition(" ")[0] for each in (several or one).split(",")]
+                listed = re.sub(r"#[^\n]*", "", several) or one
+                parts = [each.strip().partition(" ")[0] for each in listed.split(",")]
                 names = [full if (full := f"{parent}.{each}") in self.modules else parent for each in parts if each]
             yield from (self.modules[name] for name in names if name in self.modules)
 

@@ -74,7 +74,7 @@ def test_every_import_of_the_product_is_in_the_graph() -> None:
 def test_the_graph_has_programs_in_texts_and_ends_at_test_files(tmp_path: Path) -> None:
     files = {
         "runner/a.py": "",
-        "runner/b.py": "def f():\n    from runner import (\n        a as x,  # why\n    )\n",
+        "runner/b.py": "def f():\n    from runner import (\n        a as x,  # why (always)\n    )\n",
         "runner/c.py": "import os, runner.b as y\n",
         "tests/support/s.py": "PROGRAM = '''\nfrom runner.c import main\n'''\n",
         "tests/unit/test_s.py": "from tests.support import s\n",
@@ -88,8 +88,8 @@ def test_the_graph_has_programs_in_texts_and_ends_at_test_files(tmp_path: Path) 
         "runner/a.py": 0.0,
         "runner/b.py": 1.0,
         "runner/c.py": 2.0,
-        "tests/support/s.py": 2.5,
-        "tests/unit/test_s.py": 3.0,
+        "tests/support/s.py": 3.0,
+        "tests/unit/test_s.py": 3.5,
     }
 
 
