@@ -8,8 +8,12 @@ CORES := $(shell getconf _NPROCESSORS_ONLN)
 # More workers than processors, because many tests mostly wait.
 PYTEST := $(BIN)/python -m pytest -n $(shell expr $(CORES) + 2)
 
+# Bytecode is cached beside the sources whatever the environment says, as in a usual shell.
+unexport PYTHONDONTWRITEBYTECODE
+unexport PYTHONPYCACHEPREFIX
+
 .DEFAULT_GOAL := help
-.PHONY: help demo check smoke test test-matrix durations lint types imports docs site tables bench fuzz flow lock peers witness clean
+.PHONY: help demo check smoke test test-matrix tests-of durations lint types imports docs site tables bench fuzz flow lock peers witness clean
 
 help:  ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -28,6 +32,9 @@ test: lint types imports  ## install what the tests need and run everything
 
 test-matrix: lint types imports  ## the same, each row as each user on each backend, and many examples of each law: before a release
 	$(PYTEST) --matrix --durations=20
+
+tests-of: $(VENV)/.dev  ## run the tests that concern MODULE: a path, a dotted name, or several
+	$(BIN)/python -m tests.support.tests_of $(MODULE) --run -q
 
 durations: $(VENV)/.dev  ## run everything and write the processor seconds of each test file into tests/durations.json
 	$(PYTEST) --record-durations

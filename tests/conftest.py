@@ -4,6 +4,7 @@ import contextlib
 import functools
 import os
 import signal
+import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -17,6 +18,10 @@ from tests.support.durations import Durations, ItemMeter, Recorder, longest_firs
 from tests.support.places import TESTS
 from tests.support.rotation import rotate
 from tests.support.sandbox_bench import USERS, Bench, make
+
+# Where the environment forbids bytecode, as in many containers, each worker would compile all test files anew.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # Files whose tests run one after the other in one worker. All other files are distributed over the workers one by one.
 GROUPS = {

@@ -69,7 +69,13 @@ def _changes(tree: ast.AST, lines: list[str]) -> Iterator[tuple[ast.expr | ast.s
             return raw[each.col_offset : each.end_col_offset].decode()
 
         if isinstance(node, ast.Compare) and len(node.ops) == 1:
-            yield node, "comparison", start, end, f"{part(node.left)} {FLIPPED[type(node.ops[0])]} {part(node.comparators[0])}"
+            yield (
+                node,
+                "comparison",
+                start,
+                end,
+                f"{part(node.left)} {FLIPPED[type(node.ops[0])]} {part(node.comparators[0])}",
+            )
         elif isinstance(node, ast.BoolOp):
             word = " or " if isinstance(node.op, ast.And) else " and "
             yield node, "and/or", start, end, word.join(f"({part(each)})" for each in node.values)
@@ -92,7 +98,11 @@ def _not_run(tree: ast.AST) -> Iterator[ast.AST]:
     for node in ast.walk(tree):
         below: list[ast.AST] = []
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            below = [each for each in (node.returns, *(arg.annotation for arg in ast.walk(node.args) if isinstance(arg, ast.arg))) if each]
+            below = [
+                each
+                for each in (node.returns, *(arg.annotation for arg in ast.walk(node.args) if isinstance(arg, ast.arg)))
+                if each
+            ]
         elif isinstance(node, ast.AnnAssign):
             below = [node.annotation]
         elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
@@ -163,7 +173,9 @@ def main() -> None:
     parser.add_argument("--draw", type=int, metavar="NUMBER", help="draw so many mutants and write the list")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--tree", type=Path, default=ROOT, help="the checkout with the tests; it is changed meanwhile")
-    parser.add_argument("--results", type=Path, help="one JSON object a line; mutants that are there already are left out")
+    parser.add_argument(
+        "--results", type=Path, help="one JSON object a line; mutants that are there already are left out"
+    )
     parser.add_argument("--most", type=int, default=8, help="test files for one mutant")
     asked = parser.parse_args()
     if asked.draw:
