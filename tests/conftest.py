@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from runner.secrets import secret
+from tests.support import own_environment
 from tests.support.container_bench import Dock, dock
 from tests.support.durations import Durations, ItemMeter, Recorder, longest_first, pieces
 from tests.support.places import TESTS
@@ -37,6 +39,9 @@ GROUPS = {
 }
 # Files with a costly fixture for several rows each: the rows with the same text before the colon in their id share a worker.
 SHARED_ROWS = {"test_attacks"}
+
+# Before the files are imported, because some read the environment then. Each worker has a home of its own.
+HOME = own_environment.isolate()
 
 # A job runner, nohup(1) or a shell (for a job in the background) may start pytest with ignored signals. Commands that
 # tests start would inherit that, and `agent` leaves an ignored signal ignored.
@@ -79,6 +84,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="write the processor seconds of each file into tests/durations.json, and name the tests that take long without"
         " `@pytest.mark.slow`",
     )
+
+
+def pytest_unconfigure() -> None:
+    """Remove the home of the tests."""
+    shutil.rmtree(HOME, ignore_errors=True)
 
 
 def pytest_collectstart(collector: pytest.Collector) -> None:

@@ -7,6 +7,7 @@ with a Python of pyenv's kind in it that stands first on PATH. In a container th
 
 import contextlib
 import os
+import pwd
 import re
 import shutil
 import tempfile
@@ -228,13 +229,14 @@ class Everyday:
         shims = pyenv(bench.home)
         for folder in (bench.workspace, bench.home / ".pyenv"):
             bench.own(folder)
-        more = [f"{home}/.cargo/bin" for home in (os.path.expanduser("~"),) if bench.user != "nobody"]
+        own = pwd.getpwuid(os.getuid()).pw_dir  # HOME is an empty folder under pytest
+        more = [f"{own}/.cargo/bin"] if bench.user != "nobody" else []
         environ = {
             "HOME": str(bench.home),
             "PATH": ":".join([str(shims), *more, "/usr/local/bin:/usr/bin:/bin:/usr/sbin"]),
         }
         if bench.user != "nobody":
-            environ["RUSTUP_HOME"] = os.environ.get("RUSTUP_HOME", os.path.expanduser("~/.rustup"))
+            environ["RUSTUP_HOME"] = os.environ.get("RUSTUP_HOME", f"{own}/.rustup")
         environ |= {"LANG": "C.UTF-8", "TERM": "xterm", "RINGFENCE_CACHE_DIR": str(bench.base / "own")}
         self.facts = gather(str(bench.workspace), environ, _PROFILE)
         self.environment = {**dict(child_environment(self.facts, environ, _PROFILE)), **dict(self.facts.caching)}
