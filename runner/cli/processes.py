@@ -7,7 +7,7 @@ import typer
 
 from policy.model.verdict import Problem
 from runner.cli.gate import JSON, argument, option_before, valued
-from runner.engine.control_server import ask_session, is_port, sessions_with_processes
+from runner.engine.control_server import ask_session, is_host_port, is_port, sessions_with_processes
 from runner.engine.port_forwards import LOOPBACK
 from runner.engine.process_view import PortRow, ProcessRow, port_words, process_words
 from runner.problems import Exit, Stopped, usage
@@ -156,7 +156,9 @@ def port_listing(session: SESSION = None, json: JSON = False) -> int:
 @ports_app.command("forward")
 def forward(
     port: Annotated[int, argument("PORT", "The port on which a process listens.")],
-    host_port: Annotated[int | None, argument("HOSTPORT", "The port of 127.0.0.1 (default: the same).")] = None,
+    host_port: Annotated[
+        int | None, argument("HOSTPORT", "The port of 127.0.0.1 (default: the same; 0: a free one).")
+    ] = None,
     session: SESSION = None,
 ) -> int:
     """Open a port of a background process at 127.0.0.1 of this machine, until the process or its session ends.
@@ -167,9 +169,10 @@ def forward(
 
         agent ports forward 3000
         agent ports forward 3000 8080
+        agent ports forward 3000 0
     """
     wanted = port if host_port is None else host_port
-    if not (is_port(port) and is_port(wanted)):
+    if not (is_port(port) and is_host_port(wanted)):
         raise usage("the port was not forwarded", "a port is a number from 1 to 65535", "see `agent ports list`")
     state = state_dir(os.environ)
     listens = [name for name in _sessions(session) if port in _ports_of(name)]

@@ -176,7 +176,7 @@ class ControlServer:
 
     async def _forward(self, asked: Mapping[str, object]) -> dict[str, object]:
         port, host_port = asked.get("port"), asked.get("host_port")
-        if not (is_port(port) and is_port(host_port)):
+        if not (is_port(port) and is_host_port(host_port)):
             raise ControlRefused(Problem("the port was not forwarded", *_NO_PORT))
         assert isinstance(port, int)
         assert isinstance(host_port, int)
@@ -220,6 +220,11 @@ _NO_PORT = ("a port is a number from 1 to 65,535", "write for example `agent por
 def is_port(value: object) -> bool:
     """Return True for the number of a TCP port."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 < value < 65_536
+
+
+def is_host_port(value: object) -> bool:
+    """Return True for the number of a port of this machine to open: of a TCP port, or 0 for a free one."""
+    return is_port(value) or (value == 0 and type(value) is int)
 
 
 def sessions_with_processes(state: Path) -> list[str]:

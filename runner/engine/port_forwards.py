@@ -7,6 +7,7 @@ with the session. No tool and no command in a sandbox can ask for one.
 
 import asyncio
 import contextlib
+import socket
 import time
 from typing import TYPE_CHECKING
 
@@ -64,8 +65,9 @@ class PortForwards:
     async def open(self, port: int, host_port: int, by: str) -> Forward:
         """Open a forward that the user asked for, and return it.
 
-        `by` is the origin of the user's words: `terminal`, or `agent ports`. Raise ForwardRefused if nothing listens on
-        `port` or if `host_port` cannot be opened, and AuditError if the forward cannot be recorded.
+        If `host_port` is 0, the kernel chooses a free port. `by` is the origin of the user's words: `terminal`, or
+        `agent ports`. Raise ForwardRefused if nothing listens on `port` or if `host_port` cannot be opened, and
+        AuditError if the forward cannot be recorded.
         """
         if self._closed:
             raise _refused("the session is being closed", "open it in the next session")
@@ -77,11 +79,21 @@ class PortForwards:
         if process is None:
             why = f"no process of the session listens on port {port}"
             raise _refused(why, "start the server first; `/ports` lists the ports")
-        record = self._audit.forwarded(self._session, Forwarding(process.id, process.words, port, host_port, by))
+        with contextlib.ExitStack() as unless_recorded:
+            chosen = None
+            if not host_port:
+                chosen = unless_recorded.enter_context(socket.socket())
+                chosen.bind((LOOPBACK, 0))  # nobody can connect before the forward is recorded
+                host_port = int(chosen.getsockname()[1])
+            record = self._audit.forwarded(self._session, Forwarding(process.id, process.words, port, host_port, by))
+            unless_recorded.pop_all()
         began = time.monotonic()
         relay = _Relay(process, port)
         try:
-            server = await asyncio.start_server(relay.serve, LOOPBACK, host_port)
+            if chosen is not None:
+                server = await asyncio.start_server(relay.serve, sock=chosen)
+            else:
+                server = await asyncio.start_server(relay.serve, LOOPBACK, host_port)
         except OSError as error:
             fix = "name another port: `/ports forward PORT HOSTPORT`"
             problem = Problem(f"port {host_port} of this machine was not opened", os_reason(error), fix)

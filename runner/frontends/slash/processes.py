@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from runner.engine.control_server import is_port
+from runner.engine.control_server import is_host_port, is_port
 from runner.engine.port_forwards import LOOPBACK
 from runner.engine.process_view import output_lines, port_rows, port_words, process_rows, process_words
 from runner.frontends.slash.command import CommandHost, Mistake, SlashCommand, say
@@ -50,7 +50,7 @@ async def _ports(words: str, host: CommandHost) -> None:
         return
     verb, *numbers = words.split()
     given = [int(each) for each in numbers if each.isascii() and each.isdigit() and len(each) < 6]
-    if len(given) != len(numbers) or not all(map(is_port, given)):
+    if len(given) != len(numbers) or not (all(map(is_port, given[:1])) and all(map(is_host_port, given[1:]))):
         given = []
     match verb, given:
         case "forward", [port] | [port, _]:
