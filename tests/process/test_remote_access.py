@@ -177,15 +177,10 @@ def test_wrong_tokens_make_an_address_wait(own_server: RemoteProcess) -> None:
 
 
 @pytest.mark.threat("T283")
-@pytest.mark.parametrize("way", ["token", "cookie", "expiry", "sign-out"])
+@pytest.mark.parametrize("way", ["token", "cookie", "sign-out"])
 def test_an_open_page_is_closed_when_its_right_ends(own_server: RemoteProcess, way: str) -> None:
-    until = None
-    if way == "expiry":  # a time in which a page can be opened, also on a busy machine
-        began = time.monotonic()
-        own_server.opened(own_server.token("other")).close()
-        until = time.time() + 3 + 10 * (time.monotonic() - began)
-    secret = own_server.token("phone", until=until)
-    if way in ("token", "expiry"):
+    secret = own_server.token("phone")
+    if way == "token":
         page = own_server.page({"Authorization": f"Bearer {secret}"}, origin=None)
     else:
         cookie = own_server.sign_in(secret).cookie
@@ -193,7 +188,7 @@ def test_an_open_page_is_closed_when_its_right_ends(own_server: RemoteProcess, w
     assert json.loads(page.recv(60))["type"] == "hello"
     if way == "sign-out":
         assert own_server.get("/sign-out", {"Cookie": cookie, "X-Ringfence": "1"}).status == 204
-    elif way != "expiry":
+    else:
         own_server.store.remove("phone")
     assert _end_of(page) == 4401
     if way != "sign-out":
@@ -333,17 +328,6 @@ def test_long_requests_are_refused(server: RemoteProcess) -> None:
     assert server.get("/").status == 200
 
 
-@pytest.mark.threat("T286")
-def test_the_log_of_refusals_is_limited(tmp_path: Path) -> None:
-    with remote_process(tmp_path, "--no-tls") as server:  # so that the requests take much less than a minute
-        for _ in range(60):
-            assert server.get("/", {"Host": "evil.example"}).status == 421
-        refusals = [each for each in server.log() if each["event"] == "refused"]
-        assert len(refusals) == 30
-        server.sign_in(server.token("phone"))
-        assert server.log()[-1]["refusals_left_out"] == 30
-
-
 # ---- TLS
 
 
@@ -409,7 +393,7 @@ def test_the_end_of_the_lifeline_ends_the_process(tmp_path: Path) -> None:
         page.until("hello")
         os.close(server.lifeline)
         server.lifeline = os.open("/dev/null", os.O_RDONLY)
-        assert server.process.wait(60) == 130
+        assert server.process.wait() == 130
         with pytest.raises(ConnectionClosed):
             page.until("never")
         assert not (server.folder / "remote-status.json").exists()

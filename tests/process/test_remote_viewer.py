@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from runner.frontends.hosted.address import HostedSession
+from runner.frontends.remote import access_log
 from runner.frontends.remote.access_log import AccessLog
 from runner.frontends.remote.door import Door
 from runner.frontends.remote.scope import TokenScope
@@ -22,6 +23,7 @@ from runner.frontends.remote.server import RemoteServer
 from runner.frontends.remote.tokens import RemoteTokens
 from runner.frontends.remote.viewer import ViewerPlaces
 from runner.state.socket_path import short_path
+from tests.support.waiting import until_async
 
 ID = "0123456789abcdef"
 Session = Callable[[asyncio.StreamReader, asyncio.StreamWriter], object]
@@ -33,12 +35,13 @@ class Stage:
     def __init__(self, folder: Path, port: int) -> None:
         self.folder, self.port = folder, port
         self.store = RemoteTokens(folder)
+        self.door = Door(self.store, {"localhost"}, secure=False)
         self.left = asyncio.Event()
         self.heard: list[dict[str, object]] = []
 
-    def token(self, scope: str) -> str:
+    def token(self, scope: str, until: float | None = None) -> str:
         name = f"t{len(self.store.tokens())}"
-        return self.store.add(name, TokenScope(scope), time.time(), until=None, folder=None).reveal()
+        return self.store.add(name, TokenScope(scope), time.time(), until=until, folder=None).reveal()
 
     @contextlib.asynccontextmanager
     async def page(self, secret: str) -> AsyncIterator[ClientConnection]:
@@ -57,7 +60,7 @@ class Stage:
 
 
 @contextlib.asynccontextmanager
-async def staged(folder: Path, session: Session, patience: float = 20.0) -> AsyncIterator[Stage]:
+async def staged(folder: Path, session: Session, patience: float = 600.0) -> AsyncIterator[Stage]:
     sessions = folder / ("sessions-with-a-path-that-is-too-long-for-the-address-of-a-socket" * 2)
     sessions.mkdir(mode=0o700)
     with socket.socket() as listener:
@@ -81,7 +84,7 @@ async def staged(folder: Path, session: Session, patience: float = 20.0) -> Asyn
         with short_path(sessions / ID) as short:
             unix = await asyncio.start_unix_server(host, short, limit=1 << 20)
         places = ViewerPlaces(sessions, folder / "audit.db", AccessLog(folder), patience)
-        server = RemoteServer(Door(stage.store, {"localhost"}, secure=False), places, None)
+        server = RemoteServer(stage.door, places, None)
         serving = asyncio.create_task(server.run(listener))
         try:
             yield stage
@@ -96,11 +99,10 @@ def line(**event: object) -> bytes:
 
 
 async def until(page: ClientConnection, type: str) -> dict[str, object]:
-    async with asyncio.timeout(60):
-        while True:
-            message = json.loads(await page.recv())
-            if message["type"] == type:
-                return dict(message)
+    while True:
+        message = json.loads(await page.recv())
+        if message["type"] == type:
+            return dict(message)
 
 
 WATCH = json.dumps({"type": "watch", "session": ID})
@@ -127,11 +129,8 @@ def test_a_page_that_does_not_read_is_dropped(tmp_path: Path) -> None:
             data, mask = WATCH.encode(), os.urandom(4)
             masked = bytes(each ^ mask[place % 4] for place, each in enumerate(data))
             writer.write(bytes([0x81, 0x80 | len(data)]) + mask + masked)
-            async with asyncio.timeout(60):
-                await stage.left.wait()  # the session has no client any more
-            async with asyncio.timeout(60):
-                while "it does not read" not in stage.log():
-                    await asyncio.sleep(0.02)
+            await stage.left.wait()  # the session has no client any more
+            await until_async(lambda: "it does not read" in stage.log())
             async with stage.page(stage.token("view")) as other:
                 await until(other, "sessions")
             writer.transport.abort()
@@ -229,8 +228,58 @@ def test_after_the_removal_nothing_has_an_effect(tmp_path: Path) -> None:
             )
             with pytest.raises(ConnectionClosed):
                 await until(page, "never")
-            async with asyncio.timeout(60):
-                await stage.left.wait()
+            await stage.left.wait()
             assert heard == []
+
+    asyncio.run(scene())
+
+
+@pytest.mark.threat("T283")
+def test_an_open_page_is_closed_when_its_token_expires(tmp_path: Path) -> None:
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    async def scene() -> None:
+        async with staged(tmp_path, silent) as stage:
+            end = time.time() + 86_400
+            secret = stage.token("view", until=end)
+            async with stage.page(secret) as page:
+                await until(page, "hello")
+                stage.door.clock = lambda: end
+                with pytest.raises(ConnectionClosed) as closed:
+                    await until(page, "never")
+            assert closed.value.rcvd is not None
+            assert closed.value.rcvd.code == 4401
+            with pytest.raises(InvalidStatus) as refused:
+                async with stage.page(secret):
+                    pass
+            assert refused.value.response.status_code == 401
+
+    asyncio.run(scene())
+
+
+@pytest.mark.threat("T286")
+def test_the_log_of_refusals_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access_log, "_MINUTE", 1e9)  # seconds, so that all requests come in time
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    async def status(stage: Stage, path: str, **headers: str) -> int:
+        reader, writer = await asyncio.open_connection("127.0.0.1", stage.port)
+        lines = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
+        writer.write(f"GET {path} HTTP/1.1\r\n{lines}\r\n".encode())
+        first = await reader.readline()
+        writer.close()
+        return int(first.split()[1])
+
+    async def scene() -> None:
+        async with staged(tmp_path, silent) as stage:
+            for _ in range(60):
+                assert await status(stage, "/", Host="evil.example") == 421
+            assert stage.log().count('"event":"refused"') == 30
+            host, secret = f"127.0.0.1:{stage.port}", f"Bearer {stage.token('view')}"
+            assert await status(stage, "/sign-in", Host=host, Authorization=secret, X_Ringfence="1") == 204
+            assert json.loads(stage.log().splitlines()[-1])["refusals_left_out"] == 30
 
     asyncio.run(scene())

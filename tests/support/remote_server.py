@@ -20,6 +20,7 @@ from runner.frontends.remote.scope import TokenScope
 from runner.frontends.remote.status import RemoteStatus
 from runner.frontends.remote.tokens import RemoteTokens
 from tests.support.cli_harness import AGENT, CliHarness
+from tests.support.waiting import until as wait_until
 
 
 class RemoteProcess:
@@ -41,7 +42,7 @@ class RemoteProcess:
         self.said: list[str] = []
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
-        self.status = self._started()
+        self.status = wait_until(self._started, of=self.process, what=lambda: f"the start: {''.join(self.said)}")
         scheme, _, rest = self.status.url.partition("://")
         self.secure = scheme == "https"
         self.host = rest.rstrip("/")
@@ -54,14 +55,9 @@ class RemoteProcess:
         for line in self.process.stderr:
             self.said.append(line.decode())
 
-    def _started(self) -> RemoteStatus:
-        for _ in range(1200):
-            status = RemoteStatus.of(self.folder)
-            if status is not None and status.pid == self.process.pid:
-                return status
-            assert self.process.poll() is None, "".join(self.said)
-            time.sleep(0.05)
-        raise AssertionError("the server did not start")
+    def _started(self) -> RemoteStatus | None:
+        status = RemoteStatus.of(self.folder)
+        return status if status is not None and status.pid == self.process.pid else None
 
     def token(self, name: str, scope: str = "view", *, until: float | None = None, folder: Path | None = None) -> str:
         where = os.path.realpath(folder) if folder is not None else None
@@ -77,7 +73,7 @@ class RemoteProcess:
         return [json.loads(line) for line in (self.folder / "remote.log").read_text().splitlines()]
 
     def raw(self) -> socket.socket:
-        plain = socket.create_connection(("127.0.0.1", self.port), 30)
+        plain = socket.create_connection(("127.0.0.1", self.port))
         context = self.tls()
         return plain if context is None else context.wrap_socket(plain, server_hostname="127.0.0.1")
 
@@ -107,7 +103,7 @@ class RemoteProcess:
                 origin=(self.origin if origin == "" else origin),  # type: ignore[arg-type]  # a text
                 additional_headers=headers,
                 compression=None,
-                open_timeout=60,
+                open_timeout=None,
                 proxy=None,
                 max_size=None,
             )
@@ -119,8 +115,8 @@ class RemoteProcess:
 
     def close(self) -> None:
         self.process.terminate()
-        self.process.wait(60)
-        self._reader.join(60)
+        self.process.wait()
+        self._reader.join()
         os.close(self.lifeline)
         os.close(self._alive)
 
@@ -160,7 +156,7 @@ class OpenSocket:
 
     def _run(self, work: Coroutine[Any, Any, Any]) -> Any:
         assert OpenSocket._loop is not None
-        return asyncio.run_coroutine_threadsafe(work, OpenSocket._loop).result(120)
+        return asyncio.run_coroutine_threadsafe(work, OpenSocket._loop).result()
 
     def recv(self, seconds: float) -> str | bytes:
         return self._run(asyncio.wait_for(self._connection.recv(), seconds))
