@@ -3,7 +3,6 @@
 import asyncio
 import json
 import threading
-import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from http.server import HTTPServer
@@ -56,6 +55,7 @@ from sandbox.backend import Listener, Outcome, SandboxUnavailable, Violation
 from sandbox.linux.backend import Linux
 from tests.support.loop_harness import (
     DONE,
+    FOREVER,
     NETWORK,
     READ,
     WORK,
@@ -66,7 +66,10 @@ from tests.support.loop_harness import (
     bash,
     busy,
     call,
+    let_others_go_on,
+    let_time_pass,
 )
+from tests.support.waiting import until_async
 from tests.support.web_site import SECRET as SERVED
 from tests.support.web_site import Site
 
@@ -309,7 +312,7 @@ def test_calls_of_one_reply_have_a_bound(
 @pytest.mark.parametrize("bound", ["time", "a person"])
 def test_refusing_many_calls_can_be_stopped(stage: Make, bound: str) -> None:
     """Each refusal lets the loop run, so that the time of the run and an interrupt count."""
-    seconds = 2.0 if bound == "time" else None
+    seconds = 1000.0 if bound == "time" else None
     found = stage(
         bash(*[READ] * 1000),
         DONE,
@@ -319,7 +322,7 @@ def test_refusing_many_calls_can_be_stopped(stage: Make, bound: str) -> None:
     def emit(event: Event) -> None:
         found.events.append(event)
         if bound == "time" and len(found.of(MalformedCall)) == 3:
-            time.sleep(2.0)  # the time of the run is over now, and 997 calls are left
+            let_time_pass(1000.0)  # the time of the run is over now, and 997 calls are left
 
     found.ctx = replace(found.ctx, emit=emit)
 
@@ -410,7 +413,16 @@ def test_a_stop_at_the_question_ends_the_turn(stage: Make) -> None:
 
 def test_reads_run_side_by_side_ten_at_most_and_answer_in_source_order(stage: Make) -> None:
     names = [f"cat f{number}" for number in range(12)]
-    found = stage(bash(*names), DONE, behave=lambda name: 0.2 if name == names[0] else 0.05)
+    ended: list[str] = []
+
+    async def works(name: str) -> None:
+        """Run until ten run and no other begins; the first one until all others have ended."""
+        await until_async(lambda: found.sandbox.most >= 10)
+        await let_others_go_on()
+        await until_async(lambda: name != names[0] or len(ended) == 11)
+        ended.append(name)
+
+    found = stage(bash(*names), DONE, behave=works)
     found.play()
     assert found.sandbox.most == 10
     assert ["".join(text.split("\n")[0]) for text in found.told()] == [f"of {name}" for name in names]
@@ -419,7 +431,7 @@ def test_reads_run_side_by_side_ten_at_most_and_answer_in_source_order(stage: Ma
 def test_what_may_change_something_runs_alone_and_in_order(stage: Make) -> None:
     scripts = ("ls", "ls -a", "touch a", "ls -l", "touch b", "touch c")
     alone: list[int] = []
-    found = stage(bash(*scripts), DONE, behave=lambda _: 0.02)
+    found = stage(bash(*scripts), DONE, behave=lambda _: let_others_go_on())
     found.sandbox.before_run = lambda permit: alone.append(found.sandbox._now) if "touch" in repr(permit) else None
     found.play()
     assert found.sandbox.ran == list(scripts)
@@ -441,7 +453,7 @@ def test_the_same_id_twice_mixes_nothing_up(stage: Make) -> None:
 
 @pytest.mark.threat("T14")
 def test_cancelling_reaches_the_child_at_once_and_the_record_says_so(stage: Make) -> None:
-    found = stage(bash(WORK), DONE, behave=lambda _: 60.0)
+    found = stage(bash(WORK), DONE, behave=lambda _: FOREVER)
 
     async def interrupted() -> Ending:
         task = asyncio.ensure_future(run("do it", found.ctx, found.history))
@@ -497,7 +509,11 @@ def test_a_secret_in_the_output_of_a_stopped_command_is_masked(stage: Make) -> N
 
 
 def test_a_command_that_the_time_of_the_run_ends_does_not_blame_the_user(stage: Make) -> None:
-    found = stage(bash(WORK), DONE, behave=lambda _: b"one\n", bounds=RunLimits(seconds=2.0))
+    def prints(name: str) -> bytes:
+        let_time_pass(1000.0)
+        return b"one\n"
+
+    found = stage(bash(WORK), DONE, behave=prints, bounds=RunLimits(seconds=1000.0))
     assert found.play().exit is Exit.LIMIT
     assert found.told()[0].startswith(
         "the time of the run was over before it was done; this is its output so far:\none"
@@ -505,7 +521,7 @@ def test_a_command_that_the_time_of_the_run_ends_does_not_blame_the_user(stage: 
 
 
 def test_cancelling_ends_everything_that_runs_side_by_side(stage: Make) -> None:
-    found = stage(bash("cat a", "cat b", "cat c"), DONE, behave=lambda _: 60.0)
+    found = stage(bash("cat a", "cat b", "cat c"), DONE, behave=lambda _: FOREVER)
 
     async def interrupted() -> Ending:
         task = asyncio.ensure_future(run("do it", found.ctx, found.history))
@@ -525,19 +541,24 @@ def test_what_the_model_had_said_when_it_was_stopped_stays_in_the_talk(stage: Ma
 
         async def stream(self, request: Request) -> AsyncIterator[StreamEvent]:
             yield TextDelta("I was about to")
-            await asyncio.sleep(60)
+            let_time_pass(1000.0)
+            await asyncio.sleep(FOREVER)
 
         async def close(self) -> None:
             return None
 
-    found = stage(provider=Slow(), bounds=RunLimits(seconds=2.0))
+    found = stage(provider=Slow(), bounds=RunLimits(seconds=1000.0))
     assert found.play().exit is Exit.LIMIT
     assert "I was about to" in repr(found.history[-1])
 
 
 @pytest.mark.threat("T14")
 def test_the_wall_time_of_a_run_ends_it(stage: Make) -> None:
-    found = stage(bash(WORK), DONE, behave=lambda _: 60.0, bounds=RunLimits(seconds=2.0))
+    def runs(name: str) -> float:
+        let_time_pass(1000.0)
+        return FOREVER
+
+    found = stage(bash(WORK), DONE, behave=runs, bounds=RunLimits(seconds=1000.0))
     ending = found.play()
     assert ending.exit is Exit.LIMIT
     assert found.sandbox.cancelled == [WORK]
@@ -606,7 +627,7 @@ def test_a_sandbox_that_is_gone_ends_it_with_its_own_code(stage: Make) -> None:
 
 def test_a_sandbox_that_is_gone_under_one_read_ends_the_others(stage: Make) -> None:
     found = stage(
-        bash("cat a", "cat b"), DONE, behave=lambda name: SandboxUnavailable(LOST) if name == "cat a" else 60.0
+        bash("cat a", "cat b"), DONE, behave=lambda name: SandboxUnavailable(LOST) if name == "cat a" else FOREVER
     )
     assert found.play().exit is Exit.SANDBOX
     assert found.sandbox.cancelled == ["cat b"]

@@ -148,12 +148,13 @@ def hearing(number: int, act: Callable[[], object]) -> Iterator[Callable[[float]
 
 
 @pytest.mark.parametrize(
-    "script", ["sleep 60", "echo 1; exec sleep 60", "yes", "exec >&- 2>&-; sleep 60", "trap '' TERM INT HUP; sleep 60"]
+    "script",
+    ["sleep 6000", "echo 1; exec sleep 6000", "yes", "exec >&- 2>&-; sleep 6000", "trap '' TERM INT HUP; sleep 6000"],
 )
 @pytest.mark.parametrize("after", [0.0, 0.05, 0.2, 0.5])
 def test_an_interrupt_ends_the_command(script: str, after: float, terms: Terms, tmp_path: Path) -> None:
     """An endless output must not keep the interrupt back until the wall time, and no process may be left."""
-    wanted = permit(replace(terms, limits=replace(Limits(), output=1 << 40, wall=40.0)), script)
+    wanted = permit(replace(terms, limits=replace(Limits(), output=1 << 40, wall=6000.0)), script)
     with PollWait() as waits, hearing(signal.SIGUSR1, waits.interrupt) as send_after:
         backend = Linux("T1", cache=tmp_path, files=False, waits=waits)
         helpers: list[int] = []
@@ -189,10 +190,12 @@ def test_ctrl_c_is_raised_at_the_end_and_a_second_one_at_once(terms: Terms, tmp_
     with PollWait() as waits:
         backend = Linux("T1", cache=tmp_path, files=False, waits=waits)
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-        later = threading.Timer(0.4, os.kill, (os.getpid(), signal.SIGINT))
-        later.start()
+        press = threading.Thread(target=os.kill, args=(os.getpid(), signal.SIGINT))
         with pytest.raises(KeyboardInterrupt):
-            run_without_loop(waits, _run(backend, permit(terms, "sleep 60"), None, None))
+            run_without_loop(
+                waits,
+                _run(backend, permit(terms, "echo begun; sleep 6000"), None, lambda stream, chunk: press.start()),
+            )
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     assert not backend.pool.all
 

@@ -36,7 +36,7 @@ async def get(url: str) -> str:
     return said
 
 
-async def signed(issuer: Issuer, *, returns=None, patience: float = 20.0, client: ClientIdentity | None = None, **more):
+async def signed(issuer: Issuer, *, returns=None, patience: float = 600.0, client: ClientIdentity | None = None, **more):
     """Sign in with a browser that returns `returns(query, issuer)`, and return the tokens and the address it was shown."""
     shown: list[str] = []
 
@@ -126,7 +126,7 @@ def test_a_sign_in_is_refused(wrong, returns, expected, opens, why) -> None:
         opened.append(True)
         return returns(back) if returns else back
 
-    patience = 0.5 if "did not return" in expected else 20.0
+    patience = 0.5 if "did not return" in expected else 600.0
     with pytest.raises(ProblemError) as caught:
         asyncio.run(signed(Issuer(**wrong), returns=noted, patience=patience))
     assert expected in str(caught.value), why
@@ -381,7 +381,7 @@ def test_an_issuer_revokes_tokens(wrong: dict, changed: dict, told: str, why: st
                 back = urlencode({"code": "c", "state": state, "iss": f"{issuer.url}/as"})
                 await get(f"{callback.address}?{back}")
 
-            tokens = replace(await sign_in(config, browser, patience=20.0), **changed)
+            tokens = replace(await sign_in(config, browser, patience=600.0), **changed)
             return await revoke(tokens, config, Connecting())
 
     said = asyncio.run(run())

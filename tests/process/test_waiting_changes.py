@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -30,6 +29,9 @@ from tests.process.test_sub_agents import Played, PlayedModel, play, spawn
 from tests.process.test_tried_session import TryingUser, files, layers
 from tests.support.cli_harness import AGENT
 from tests.support.layers import overlays_work
+from tests.support.loop_harness import let_time_pass
+from tests.support.marked_processes import new_nap, processes
+from tests.support.waiting import until_async
 
 pytestmark = pytest.mark.skipif(not overlays_work(), reason="this user cannot mount an overlay")
 
@@ -229,20 +231,13 @@ def test_a_decision_in_the_middle_begins_another_list(
     assert files(work) == {**PLAIN, "e": "one\n"}
 
 
-def let_time_pass(seconds: float) -> None:
-    """Set the clock of the running event loop forward, so that a time limit ends at a known moment."""
-    loop = asyncio.get_running_loop()
-    clock = loop.time
-    loop.time = lambda: clock() + seconds  # type: ignore[method-assign]  # of this loop alone
-
-
 @pytest.mark.parametrize("kind", ["error", "turns", "time"])
 def test_the_end_of_a_turn_asks_whatever_ends_it(
     work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     async def late() -> str:
         let_time_pass(1000)
-        await asyncio.sleep(300)
+        await asyncio.Event().wait()
         return "done"
 
     def fails(request: object) -> object:
@@ -278,7 +273,7 @@ def converse(
 
     async def stop() -> str:
         user.conversation.interrupt(leaving=leaving)
-        await asyncio.sleep(30)
+        await asyncio.Event().wait()
         return "done"
 
     async def through() -> None:
@@ -313,7 +308,7 @@ def test_without_an_answer_nothing_is_kept_and_the_user_finds_a_patch(
         async def ask_all(self, questions: object) -> tuple[Answer, ...]:
             assert not leaving, "nobody is asked"
             self.conversation.interrupt()
-            await asyncio.sleep(30)
+            await asyncio.Event().wait()
             raise AssertionError
 
     played = converse(tmp_path, monkeypatch, Stopping(), [[do("echo two > a")]], leaving=leaving)
@@ -331,8 +326,7 @@ def test_a_command_that_is_stopped_is_in_the_list(work: Path, tmp_path: Path, mo
     waiting: list[asyncio.Task[None]] = []
 
     async def stop_when_written() -> None:
-        while not list((state_dir(os.environ) / "transactions").glob("*/*/upper/e")):
-            await asyncio.sleep(0.02)
+        await until_async(lambda: list((state_dir(os.environ) / "transactions").glob("*/*/upper/e")))
         let_time_pass(1000)
 
     def second(request: object) -> object:
@@ -353,19 +347,23 @@ def test_a_command_that_is_stopped_is_in_the_list(work: Path, tmp_path: Path, mo
 def test_a_process_that_lives_on_changes_nothing_for_the_next_command(
     work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    mark = new_nap()
     loop = "while :; do echo evil > a; echo evil > z; echo evil >> /tmp/z; done"
-    lives = f"echo shown > a; (trap '' HUP TERM; setsid bash -c '{loop}' </dev/null >/dev/null 2>&1 &); sleep 0.2"
+    lives = (
+        f"echo shown > a; (trap '' HUP TERM; setsid bash -c '{loop}' {mark} </dev/null >/dev/null 2>&1 &); "
+        "until [ -s z ]; do :; done; sleep 0.01"
+    )
+
+    def second(request: object) -> object:
+        assert not processes(mark), "it lives on while nobody changes the files"
+        return [do("echo mine > a; cat a; ls /proc | grep -c '^[0-9]'")]
 
     def wait(question: Question) -> Answer:
-        (upper,) = (state_dir(os.environ) / "transactions").glob("*/*/upper")
-        before = {path.name: path.read_bytes() for path in upper.iterdir()}
-        time.sleep(0.3)
-        assert {path.name: path.read_bytes() for path in upper.iterdir()} == before
+        assert not processes(mark)
         return everything(question)
 
     user = TryingUser(wait)
-    second = "echo mine > a; sleep 0.5; cat a; ls /proc | grep -c '^[0-9]'"
-    played = turn(tmp_path, monkeypatch, user, [do(lives)], [do(second)], [do("sleep 0.5; cat a")])
+    played = turn(tmp_path, monkeypatch, user, [do(lives)], second, [do("cat a")])
     assert "mine" in played.results[1]
     assert "evil" not in played.results[1]
     assert "mine" in played.results[2]

@@ -1,6 +1,7 @@
 """A run of the loop with a scripted provider and a sandbox that runs nothing, with all its outputs."""
 
 import asyncio
+import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -48,8 +49,28 @@ from tools.registry import ToolRegistry
 FULL = Enforcement(Level.FULL, "fake", (("all", True),))
 
 
+FOREVER = math.inf  # seconds
+
+
+def let_time_pass(seconds: float) -> None:
+    """Set the clock of the running event loop forward, so that a time limit ends at a known moment."""
+    loop = asyncio.get_running_loop()
+    clock = loop.time
+    loop.time = lambda: clock() + seconds  # type: ignore[method-assign]  # of this loop alone
+
+
+async def let_others_go_on() -> None:
+    """Let every task of the loop go on until it waits for this one, or for a thread or a process."""
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+
 class FakeSandbox:
-    """Runs nothing: notes every permit, and answers as `behave` says for the script of it."""
+    """Runs nothing: notes every permit, and answers as `behave` says for the script of it.
+
+    Bytes are output of a command that then runs forever, a number is the seconds that a command takes, and a coroutine
+    is awaited.
+    """
 
     name = "fake"
 
@@ -78,7 +99,9 @@ class FakeSandbox:
             if isinstance(answer, bytes) and listen is not None:  # output, and then it runs on
                 listen(1, answer)
                 listen(2, b"of stderr\n")
-                answer = 60.0
+                answer = FOREVER
+            if asyncio.iscoroutine(answer):
+                answer = await answer
             if isinstance(answer, float):
                 await asyncio.sleep(answer)
             if isinstance(answer, BaseException):

@@ -35,7 +35,7 @@ from runner.messages import (
 )
 from runner.problems import Exit
 from sandbox.backend import Listener, Outcome
-from tests.support.loop_harness import FakeSandbox, Make, busy
+from tests.support.loop_harness import FOREVER, FakeSandbox, Make, busy, let_others_go_on
 from tests.support.scripted_replies import Item, Plays, Wait, fatal, ls, says, shown, writes
 
 BROKEN = busy()
@@ -277,9 +277,8 @@ def play(found: object, together: Callable[[], Awaitable[object]]) -> Ending:
 
     async def work() -> Ending:
         beside = asyncio.ensure_future(together())
-        async with asyncio.timeout(60):
-            ending = await run("do it", found.ctx, found.history)  # type: ignore[attr-defined]  # a Stage
-            await beside
+        ending = await run("do it", found.ctx, found.history)  # type: ignore[attr-defined]  # a Stage
+        await beside
         return ending
 
     return asyncio.run(work())
@@ -346,8 +345,7 @@ def test_nothing_that_is_more_than_reading_is_begun_before_the_answer_is_whole(
         await streamed.wait()
         for _ in early:
             await found.sandbox.started.get()
-        for _ in range(50):  # every thread that wanted to begin could
-            await asyncio.sleep(0)
+        await let_others_go_on()
         begun.append(list(found.sandbox.ran))
         gate.set()
 
@@ -367,7 +365,7 @@ def test_a_call_that_is_no_reading_is_judged_as_things_are_when_its_turn_comes(s
     found = stage(provider=Plays([*writes(made), until(gate), *says("", made)[-1:]]))
 
     async def together() -> None:
-        await asyncio.sleep(0.01)
+        await let_others_go_on()
         found.ctx.live.mode = Mode.PLAN
         gate.set()
 
@@ -384,23 +382,22 @@ def test_results_that_were_there_stay_when_the_answer_never_becomes_whole(
     end: list[Item] = [until(gate), *([error] if error else [until(asyncio.Event())])]
     found = stage(
         provider=Plays([TextDelta("I look."), *writes(ls("cat a"), ls("cat slow"), ls("touch c")), *end]),
-        behave=lambda name: 3600.0 if name == "cat slow" else None,
+        behave=lambda name: FOREVER if name == "cat slow" else None,
     )
 
     async def work() -> Ending:
         running = asyncio.ensure_future(run("do it", found.ctx, found.history))
-        async with asyncio.timeout(60):
-            for _ in range(2):
-                await found.sandbox.started.get()
-            while not found.of(ActionFinished):
-                await asyncio.sleep(0)
-            gate.set()
-            while len(found.of(CallBegun)) < 3:
-                await asyncio.sleep(0)
+        for _ in range(2):
+            await found.sandbox.started.get()
+        while not found.of(ActionFinished):
             await asyncio.sleep(0)
-            if error is None:
-                running.cancel()
-            return await running
+        gate.set()
+        while len(found.of(CallBegun)) < 3:
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        if error is None:
+            running.cancel()
+        return await running
 
     ending = asyncio.run(work())
     assert ending.exit is (Exit.FAILED if error else Exit.INTERRUPTED)

@@ -6,6 +6,7 @@ import socket
 import pytest
 
 from sandbox.container.exec_stream import Running, Wire
+from tests.support.loop_harness import let_others_go_on
 
 
 @pytest.mark.threat("T14")
@@ -18,7 +19,7 @@ def test_a_cancellation_that_comes_with_the_end_is_not_dropped() -> None:
         running = Running(1 << 10, None)
         running.follow(Wire(reader, writer))
         waiting = asyncio.create_task(running.wait(60))
-        await asyncio.sleep(0.01)  # both tasks wait now
+        await let_others_go_on()
         assert [running.done, waiting.done()] == [False, False]
         reader.feed_eof()
         while not running.done:
