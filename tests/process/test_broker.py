@@ -6,7 +6,6 @@ import socket
 import ssl
 import struct
 import threading
-import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from sandbox.egress.credential_injection import InjectedHeader
 from sandbox.egress.proxy import Egress
 from tests.support.credential_rows import forge, rows
 from tests.support.egress_network import Names, Proxy, Server, certificate, proxying, serving
+from tests.support.waiting import until_async
 
 SECRET = "canary-7c1f9e-token"
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -401,12 +401,9 @@ def test_a_redirect_to_another_host_takes_nothing_along(pem: Path) -> None:
             hosts = (f"{at} private", f"other.test:{server.port} private")
             async with brokered(forge(f'["{at}"]'), *hosts, believing=pem) as proxy:
                 first = await proxy.say(ask("/", port=server.port))
-        home = away.replace(b"other.test", at.encode())
-        async with (
-            serving(home, tls=pem, port=server.port) as again,
-            brokered(forge(f'["{at}"]'), *hosts, believing=pem) as proxy,
-        ):
-            second = await proxy.say(ask("/", port=again.port))
+            server.answer = away.replace(b"other.test", at.encode())
+            async with brokered(forge(f'["{at}"]'), *hosts, believing=pem) as proxy:
+                second = await proxy.say(ask("/", port=server.port))
         return first, second, server
 
     first, second, server = asyncio.run(scene())
@@ -531,7 +528,7 @@ async def opened(
                 await writer.start_tls(context, server_hostname=asked)
                 issuer = dict(pair[0] for pair in writer.get_extra_info("peercert")["issuer"])["commonName"]
                 writer.write(data.format(at=at).encode())
-                answer = await asyncio.wait_for(reader.read(), 20)
+                answer = await reader.read()
             except (ssl.SSLError, ConnectionError) as error:
                 return str(error).encode(), server, proxy, ""
             finally:
@@ -614,7 +611,7 @@ def test_what_is_no_request_passes_only_where_anything_may(terms: str, passed: b
                 reader, writer, status = await proxy.tunnel(at)
                 assert " 200 " in status
                 writer.write(b"\x00 something else\r\n")
-                await asyncio.wait_for(reader.read(4), 60)
+                await reader.read(4)
                 writer.close()
         return server
 
@@ -632,9 +629,7 @@ def test_a_program_that_does_not_believe_the_certificate_gets_no_further(pem: Pa
                 with contextlib.suppress(ssl.SSLError, ConnectionError):
                     await writer.start_tls(ssl.create_default_context(cafile=str(pem)), server_hostname=HOST)
                 writer.close()
-                async with asyncio.timeout(60):
-                    while proxy.egress._ledger.attempts[0].seconds < 0:  # it has not ended
-                        await asyncio.sleep(0.01)
+                await until_async(lambda: proxy.egress._ledger.attempts[0].seconds >= 0)  # it has ended
         return server, proxy
 
     server, proxy = asyncio.run(scene())
@@ -701,7 +696,7 @@ def test_a_web_socket_in_opened_tls_gets_nothing_and_goes_through(pem: Path) -> 
                 )
                 await reader.readuntil(b"\r\n\r\n")
                 writer.write(b"ping\r\n\r\n")
-                back = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 60)
+                back = await reader.readuntil(b"\r\n\r\n")
                 writer.close()
         return back, server
 
@@ -731,21 +726,25 @@ CUTS: list[tuple[bytes, str, str, str]] = [
 # fmt: on
 
 
-def ends(sock: socket.socket) -> str:
-    """Read to the end. Return `reset` for a connection that was reset, otherwise all that came."""
+def ends(sock: socket.socket, arrived: threading.Event) -> str:
+    """Read to the end. Return `reset` for a connection that was reset, otherwise all that came. Set `arrived` when the
+    body has come.
+    """
     found = b""
     try:
         while data := sock.recv(65536):
             found += data
+            if b"body" in found:
+                arrived.set()
     except (ConnectionResetError, ssl.SSLError):
         return "reset"
     return found.decode()
 
 
 @contextlib.contextmanager
-def breaking(pem: Path | None, answer: bytes) -> Iterator[int]:
-    """A server that answers one request and ends its connection without the goodbye of TLS (or by a reset, in the
-    open)."""
+def breaking(pem: Path | None, answer: bytes, arrived: threading.Event) -> Iterator[int]:
+    """A server that answers one request and ends its connection without the goodbye of TLS; in the open by a reset, when
+    the answer has `arrived` at the command."""
     listener = socket.create_server(("127.0.0.2", 0))
 
     def serve() -> None:
@@ -755,12 +754,11 @@ def breaking(pem: Path | None, answer: bytes) -> Iterator[int]:
                 context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
                 context.load_cert_chain(pem)
                 sock = context.wrap_socket(sock, server_side=True)
-            sock.settimeout(30)
             while b"\r\n\r\n" not in sock.recv(65536):
                 pass
             sock.sendall(answer)
             if pem is None:
-                time.sleep(0.3)  # what was sent arrives before the reset
+                arrived.wait()
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             else:
                 sock.shutdown(socket.SHUT_WR)
@@ -776,20 +774,22 @@ def breaking(pem: Path | None, answer: bytes) -> Iterator[int]:
         listener.close()
 
 
-async def said_by(proxy: Proxy, request: bytes, inner: ssl.SSLContext | None = None, tunnel: str = "") -> str:
+async def said_by(
+    proxy: Proxy, request: bytes, arrived: threading.Event, inner: ssl.SSLContext | None = None, tunnel: str = ""
+) -> str:
     """Return how an answer ends for a command, in the open or in TLS that the proxy opens."""
 
     def command() -> str:
-        with socket.create_connection(("127.0.0.1", proxy.port), timeout=30) as sock:
+        with socket.create_connection(("127.0.0.1", proxy.port)) as sock:
             if inner is None:
                 sock.sendall(request)
-                return ends(sock)
+                return ends(sock, arrived)
             sock.sendall(f"CONNECT {tunnel} HTTP/1.1\r\nHost: {tunnel}\r\n\r\n".encode())
             while not sock.recv(65536).endswith(b"\r\n\r\n"):
                 pass
             with inner.wrap_socket(sock, server_hostname=HOST) as secured:
                 secured.sendall(request)
-                return ends(secured)
+                return ends(secured, arrived)
 
     return await asyncio.to_thread(command)
 
@@ -809,12 +809,13 @@ def test_an_answer_that_is_cut_is_no_whole_one(
         authority = Authority([HOST]) if opened else None
         async with brokered(given, f"{at} private", believing=pem, authority=authority) as proxy:
             if authority is None:
-                return await said_by(proxy, ask("/", method=method, port=port)), proxy
+                return await said_by(proxy, ask("/", method=method, port=port), arrived), proxy
             inner = ssl.create_default_context(cadata=authority.pem().decode())
             request = f"{method} / HTTP/1.1\r\nHost: {at}\r\n\r\n".encode()
-            return await said_by(proxy, request, inner, at), proxy
+            return await said_by(proxy, request, arrived, inner, at), proxy
 
-    with breaking(pem, answer) as port:
+    arrived = threading.Event()
+    with breaking(pem, answer, arrived) as port:
         seen, proxy = asyncio.run(scene(port))
     assert (seen == "reset") is (how == "cut"), (seen, why)
     body = seen.partition("\r\n\r\n")[2]
@@ -830,10 +831,13 @@ def test_a_reset_is_passed_on_as_one(tunnel: bool) -> None:
     async def scene(port: int) -> str:
         async with proxying(f"{HOST}:{port} private", names=Names(forge__test=[("127.0.0.2",)])) as proxy:
             if not tunnel:
-                return await said_by(proxy, ask("/", port=port))
+                return await said_by(proxy, ask("/", port=port), arrived)
             return await said_by(
-                proxy, f"CONNECT {HOST}:{port} HTTP/1.1\r\nHost: {HOST}:{port}\r\n\r\nwords\r\n\r\n".encode()
+                proxy,
+                f"CONNECT {HOST}:{port} HTTP/1.1\r\nHost: {HOST}:{port}\r\n\r\nwords\r\n\r\n".encode(),
+                arrived,
             )
 
-    with breaking(None, CUTS[0][0]) as port:
+    arrived = threading.Event()
+    with breaking(None, CUTS[0][0], arrived) as port:
         assert asyncio.run(scene(port)) == "reset"

@@ -17,7 +17,8 @@ from sandbox.egress import ledger
 from sandbox.egress import proxy as proxy_module
 from sandbox.egress.dialer import resolve
 from tests.support.client_hellos import client_hello, made, sni, split
-from tests.support.egress_network import Names, Proxy, Server, certificate, proxying, serving
+from tests.support.egress_network import Names, Proxy, Server, certificate, own_address, proxying, serving
+from tests.support.waiting import until_async
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
@@ -221,7 +222,7 @@ async def handshake(proxy: Proxy, where: str, name: str | None, pem: Path) -> st
     context.check_hostname = name is not None
 
     def shake() -> str:
-        with socket.create_connection(("127.0.0.1", proxy.port), timeout=60) as raw:
+        with socket.create_connection(("127.0.0.1", proxy.port)) as raw:
             raw.sendall(f"CONNECT {where} HTTP/1.0\r\n\r\n".encode())
             status = raw.recv(1000).decode().partition("\r\n")[0]
             if " 200 " not in status:
@@ -301,19 +302,22 @@ def test_what_is_said_first_in_a_tunnel(port: int, pieces: list[bytes], part: st
         pytest.skip("only root may listen on this port")
 
     async def scene() -> tuple[Server, Proxy]:
-        names = Names(good__test=[("127.0.0.2",)])
-        async with serving(None, port=port) as server, proxying("good.test:* private", names=names) as proxy:
+        address = own_address()
+        names = Names(good__test=[(address,)])
+        async with (
+            serving(None, address=address, port=port) as server,
+            proxying("good.test:* private", names=names) as proxy,
+        ):
             reader, writer, _ = await proxy.tunnel(f"good.test:{server.port}")
             for piece in pieces:
                 writer.write(piece)
                 with contextlib.suppress(OSError):
                     await writer.drain()
                 await asyncio.sleep(0.02)
-            async with asyncio.timeout(60):
-                with contextlib.suppress(OSError):  # either the proxy ends it, or all of it comes back
-                    await (reader.read() if part else reader.readexactly(len(b"".join(pieces))))
+            with contextlib.suppress(OSError):  # either the proxy ends it, or all of it comes back
+                await (reader.read() if part else reader.readexactly(len(b"".join(pieces))))
             writer.close()
-            await asyncio.sleep(0.02)
+            await until_async(lambda: proxy.egress._ledger.attempts[0].seconds >= 0)  # the connection has ended
         return server, proxy
 
     server, proxy = asyncio.run(scene())
@@ -494,7 +498,7 @@ def test_connections_and_bytes_are_capped(monkeypatch: pytest.MonkeyPatch) -> No
             waiting = [asyncio.create_task(proxy.say(get(server))) for _ in range(25)]
             while not all(task.done() for task in waiting):
                 most = max(most, len(proxy.egress._tasks))
-                await asyncio.sleep(0.001)
+                await asyncio.sleep(0)  # so that no turn of the loop is missed
         return [await task for task in waiting], proxy, most
 
     answers, proxy, most = asyncio.run(scene())
@@ -564,10 +568,11 @@ def test_a_connection_that_never_pauses_does_not_keep_the_others_waiting(field: 
                 quiet = asyncio.subprocess.DEVNULL
                 giver = await asyncio.create_subprocess_exec(sys.executable, "-c", flood, stderr=quiet)
                 try:
-                    while not any(attempt.up > 20_000 for attempt in proxy.egress._ledger.attempts):
-                        await asyncio.sleep(0.01)
-                    async with asyncio.timeout(60):
-                        return await proxy.say(get(server))
+                    await until_async(
+                        lambda: any(attempt.up > 20_000 for attempt in proxy.egress._ledger.attempts),
+                        of=lambda: giver.returncode is not None,
+                    )
+                    return await proxy.say(get(server))
                 finally:
                     giver.kill()
                     taker.kill()

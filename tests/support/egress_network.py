@@ -3,8 +3,8 @@
 import asyncio
 import contextlib
 import datetime
-import errno
 import ipaddress
+import os
 import socket
 import ssl
 from collections.abc import AsyncIterator, Iterable
@@ -48,8 +48,7 @@ class Proxy:
                 await asyncio.sleep(0.02 if more else 0)
             if finish:
                 writer.write_eof()
-            async with asyncio.timeout(120):
-                return await reader.read()
+            return await reader.read()
         except (ConnectionResetError, BrokenPipeError):
             return b"reset"
         finally:
@@ -77,11 +76,18 @@ async def proxying(*hosts: str, names: Names | None = None, network: NetworkOpti
         proxy.egress.close()
 
 
-class Server:
-    """A server on loopback that keeps what it was sent."""
+def own_address() -> str:
+    """Return an address of loopback at which no other process listens, so that each of its ports is free."""
+    number = os.getpid()  # at most 22 bits
+    return f"127.{64 + (number >> 16)}.{number >> 8 & 255}.{number & 255}"
 
-    def __init__(self, address: str = "127.0.0.2") -> None:
+
+class Server:
+    """A server on loopback that keeps what it was sent, and answers with `answer`."""
+
+    def __init__(self, address: str = "127.0.0.2", answer: bytes | None = None) -> None:
         self.address = address
+        self.answer = answer
         self.port = 0
         self.heard: list[bytes] = []
         self.names: list[str | None] = []  # of TLS
@@ -101,8 +107,11 @@ async def serving(
     tls: Path | None = None,
     until: bytes = b"\r\n\r\n",
 ) -> AsyncIterator[Server]:
-    """Answers everything that ends in `until` with `answer` (None: echoes), and says `greet` first."""
-    server = Server(address)
+    """Answers everything that ends in `until` with `answer` (None: echoes), and says `greet` first.
+
+    A fixed `port` needs an address that no other process uses: `own_address()`.
+    """
+    server = Server(address, answer)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         server.heard.append(b"")
@@ -111,11 +120,11 @@ async def serving(
             writer.write(greet)
             while data := await reader.read(65536):
                 server.heard[place] += data
-                if answer is None:
+                if server.answer is None:
                     writer.write(data)
                 elif server.heard[place].endswith(until):
-                    writer.write(answer)
-                    if b"101 " not in answer:
+                    writer.write(server.answer)
+                    if b"101 " not in server.answer:
                         break
                 await writer.drain()
             await writer.drain()
@@ -126,15 +135,7 @@ async def serving(
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(tls)
         context.sni_callback = lambda _, name, __: server.names.append(name)  # type: ignore[assignment, misc]  # a list's None is an answer
-    async with asyncio.timeout(60):
-        while True:
-            try:
-                made = await asyncio.start_server(serve, address, port, ssl=context)
-                break
-            except OSError as error:
-                if not port or error.errno != errno.EADDRINUSE:
-                    raise
-                await asyncio.sleep(0.05)  # another program of this machine has the well-known port for a moment
+    made = await asyncio.start_server(serve, address, port, ssl=context)
     server.port = made.sockets[0].getsockname()[1]
     try:
         yield server
