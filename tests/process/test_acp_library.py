@@ -18,6 +18,7 @@ from runner.frontends.acp.transport import AcpTransport  # noqa: E402
 from runner.frontends.wire_lines import WireLines  # noqa: E402
 from tests.support.cli_harness import AGENT  # noqa: E402
 from tests.support.editor_client import EditorClient, bash, place, select  # noqa: E402
+from tests.support.waiting import until_async  # noqa: E402
 
 
 class LibraryClient:
@@ -69,8 +70,7 @@ def test_the_client_of_the_library_drives_a_session_to_its_end(tmp_path: Path) -
             assert {each.kind for each in options} >= {"allow_once", "allow_always", "reject_once"}
             assert (talk.work / "a.txt").read_text() == "two\n"
             running = asyncio.create_task(agent.prompt(session_id=made.session_id, prompt=[acp.text_block("sleep")]))
-            while not any("begun" in str(getattr(each, "content", "")) for each in client.updates):
-                await asyncio.sleep(0.02)
+            await until_async(lambda: any("begun" in str(getattr(each, "content", "")) for each in client.updates))
             await agent.cancel(session_id=made.session_id)
             assert (await running).stop_reason == "cancelled"
             listed = await agent.list_sessions(cwd=str(talk.work))
@@ -86,7 +86,7 @@ def test_the_client_of_the_library_drives_a_session_to_its_end(tmp_path: Path) -
             copy = await agent.fork_session(session_id=made.session_id, cwd=str(talk.work), mcp_servers=[])
             assert copy.session_id != made.session_id
 
-    asyncio.run(asyncio.wait_for(work(), 120))
+    asyncio.run(work())
 
 
 @pytest.mark.threat("T287")
@@ -103,12 +103,12 @@ def test_messages_that_wait_for_a_client_have_a_limit(monkeypatch: pytest.Monkey
             transport.post({"text": "x" * (1 << 16), "number": number})
         os.write(given, b'{"jsonrpc":"2.0","method":"session/cancel","params":{}}\n')
         waiting = asyncio.create_task(transport.receive())
-        await asyncio.sleep(0.2)
-        assert not waiting.done(), "no message is read while so many wait"
+        await asyncio.sleep(0)  # one turn of the loop, in which a transport without a limit would ask for the line
+        assert transport._line is None, "no message is read while so many wait"
         for number in range(8):
             transport.post({"text": "x" * (1 << 17), "number": number})
         assert transport.failure is not None
-        assert await asyncio.wait_for(waiting, 10) is None, "the connection has ended"
+        assert await waiting is None, "the connection has ended"
         with pytest.raises(ConnectionError):
             await transport.send({})
         writing.cancel()
@@ -133,12 +133,13 @@ def test_a_long_replay_waits_for_its_reader(monkeypatch: pytest.MonkeyPatch) -> 
                 await transport.drained()
 
         sending = asyncio.create_task(send())
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0)  # one turn of the loop, in which a transport without a limit would take everything
+        assert transport._waiting < 1 << 18
         assert not sending.done()
         found = b""
         while found.count(b"\n") < 64:
             found += await asyncio.to_thread(os.read, unread, 1 << 20)
-        await asyncio.wait_for(sending, 10)
+        await sending
         assert [json.loads(line)["number"] for line in found.splitlines()] == list(range(64))
         assert transport.failure is None
         writing.cancel()

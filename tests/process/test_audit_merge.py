@@ -5,7 +5,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from runner.audit.verify import BrokenChain, Expected, ExpectedRecord, VerifiedL
 from sandbox.backend import Outcome
 from tests.support import forked_agent
 from tests.support.audit_records import allowed, fill, info, refusal, unfenced
+from tests.support.waiting import until
 
 
 def merged(into: Path, *paths: Path) -> tuple[str, ...]:
@@ -51,8 +51,7 @@ def turns(*paths: Path) -> None:
             found = log.decided(session, allowed(RunScript(f"echo {Path(log.store.name).name} {number}", "/w")))
             log.finished(found, Outcome(number))
             turned = now()
-            while now() <= turned:
-                time.sleep(0.001)
+            until(lambda: now() > turned)  # noqa: B023  # called in the same turn
     logs[-1].checkpoint()
     for log in logs:
         log.close()

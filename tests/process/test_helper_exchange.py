@@ -3,9 +3,12 @@ helpers.
 """
 
 import asyncio
+import fcntl
 import os
 import signal
 import socket
+import struct
+import termios
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -19,6 +22,7 @@ from sandbox.linux.backend import Linux
 from sandbox.linux.helper_handle import HelperHandle, idle_processors
 from sandbox.linux.helper_process import WAKE
 from sandbox.linux.helper_request import HelperRequest
+from tests.support.waiting import is_at_rest, until_async
 
 SYSTEM = ("/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache")
 
@@ -94,13 +98,18 @@ def test_a_command_with_input_gets_it(terms: Terms, tmp_path: Path) -> None:
     with_backend(tmp_path, work)
 
 
+def unread(sock: socket.socket) -> int:
+    """Return how many bytes the other end has not read yet, with what the kernel needs for them."""
+    return int(struct.unpack("i", fcntl.ioctl(sock, termios.TIOCOUTQ, bytes(4)))[0])
+
+
 def test_wakes_without_a_request_change_nothing(terms: Terms, tmp_path: Path) -> None:
     async def work(backend: Linux) -> None:
         await run(backend, terms, ":")
         slot = the_slot(backend)
         for _ in range(50):
             slot.control.send(WAKE)
-        await asyncio.sleep(0.1)
+        await until_async(lambda: not unread(slot.control) and is_at_rest(slot.process.pid), of=slot.process.pid)
         assert slot.usable
         outcome = await run(backend, terms, "echo still there; sleep 0.01")
         assert (outcome.status, outcome.stdout) == (0, b"still there\n")
@@ -162,7 +171,7 @@ import ctypes, os, time
 libc = ctypes.CDLL(None, use_errno=True)
 if os.fork() == 0:
     assert libc.syscall(ctypes.c_long(56), ctypes.c_long(0), None, None, None, None) >= 0, ctypes.get_errno()
-    time.sleep(60)
+    time.sleep(6000)
 os._exit(0)
 """
 

@@ -21,6 +21,7 @@ from sandbox.linux import helper_pool
 from sandbox.linux.backend import Linux
 from sandbox.linux.helper_handle import HelperHandle
 from sandbox.workspace import folder_watch
+from tests.support.waiting import until_async
 
 SYSTEM = ("/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache")
 
@@ -52,12 +53,6 @@ def with_backend(tmp_path: Path, work: Callable[[Linux], Awaitable[None]], rest:
 
 async def true(backend: Linux, terms: Terms) -> None:
     assert (await backend.run(Permit(RunArgv(("/bin/true",), terms.workspace), terms, _MINT))).status == 0
-
-
-async def until(held: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not held():
-            await asyncio.sleep(0.01)
 
 
 def test_a_cancelled_start_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,9 +117,8 @@ def test_a_helper_that_does_not_answer_is_killed_and_the_next_one_is_heard(terms
         (half,) = Path(f"/proc/{number}/task/{number}/children").read_text().split()
         os.kill(int(half), signal.SIGSTOP)
         assert (await process.end()).ended_by == "cancelled"
-        async with asyncio.timeout(60):
-            for pids in range(90, 94):
-                await true(backend, replace(terms, limits=replace(terms.limits, pids=pids)))
+        for pids in range(90, 94):
+            await true(backend, replace(terms, limits=replace(terms.limits, pids=pids)))
 
     with_backend(tmp_path, work)
 
@@ -184,7 +178,7 @@ def test_a_helper_that_rests_too_long_is_ended(terms: Terms, tmp_path: Path) -> 
     async def work(backend: Linux) -> None:
         await true(backend, terms)
         (slot,) = backend.pool.all
-        await until(lambda: not backend.pool.all)
+        await until_async(lambda: not backend.pool.all)
         assert slot.process.returncode is not None
         await true(backend, terms)  # and the next command gets a new one
 
@@ -210,24 +204,29 @@ def test_an_idle_helper_that_cannot_be_asked_is_replaced(terms: Terms, tmp_path:
                 theirs.close()
             else:
                 theirs.send(b"exit 0 -\n")
-        await until(lambda: not slot.usable)
+        await until_async(lambda: not slot.usable)
         await true(backend, terms)
         assert slot not in backend.pool.all
 
     with_backend(tmp_path, work)
 
 
+def users(backend: Linux) -> int:
+    """Return the number of tasks that use a helper or wait for one."""
+    return sum(backend.pool._users.values())
+
+
 def test_a_further_command_waits_for_a_helper(terms: Terms, tmp_path: Path) -> None:
     async def work(backend: Linux) -> None:
         taken = [await backend.pool.take(terms) for _ in range(helper_pool.SLOTS)]
         waiting = asyncio.create_task(true(backend, terms))
-        await asyncio.sleep(0.05)
+        await until_async(lambda: users(backend) == helper_pool.SLOTS + 1)
         assert not waiting.done()
         assert len(backend.pool.all) == helper_pool.SLOTS
         backend.pool.give_back(terms, taken.pop())
         await waiting
         cancelled = [asyncio.create_task(backend.pool.take(terms)) for _ in range(3)]
-        await asyncio.sleep(0.05)
+        await until_async(lambda: users(backend) == helper_pool.SLOTS + 2)  # one of the three has a helper
         for task in cancelled:
             task.cancel()
         for slot in taken:

@@ -8,7 +8,6 @@ import stat
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +16,7 @@ import pytest
 from runner.changes.review.workspace_copy import CopyError, copied
 from tests.support.places import ROOT
 from tests.support.undo_workspace import as_nobody, picture
+from tests.support.waiting import until
 
 
 @pytest.fixture
@@ -126,9 +126,8 @@ def test_a_file_that_changes_meanwhile_is_named(base: Path) -> None:
     def change() -> None:
         was = os.stat(path).st_mtime_ns
         with open(path, "r+b", buffering=0) as file:
-            while os.stat(path).st_mtime_ns == was:  # the clock of a file system ticks some hundred times a second
-                os.pwrite(file.fileno(), b"y", 0)
-                time.sleep(0.001)
+            # The clock of a file system ticks some hundred times a second.
+            until(lambda: os.pwrite(file.fileno(), b"y", 0) and os.stat(path).st_mtime_ns != was)
 
     def begun(target: int, size: int) -> None:
         if os.readlink(f"/proc/self/fd/{target}").endswith("/moving"):

@@ -27,6 +27,7 @@ from sandbox.linux import launch
 from sandbox.linux.helper_layers import finish_removals, several_layers
 from sandbox.workspace.layer import read_layer
 from tests.process.test_undo import ACTIONS
+from tests.support.file_clock import next_tick
 from tests.support.layers import TransactionWorkspace, overlays_work
 from tests.support.undo_workspace import WORK, Picture, UndoWorkspace, as_nobody
 
@@ -528,7 +529,7 @@ def test_undo_after_another_change_needs_force(base: Path) -> None:
     world = TransactionWorkspace(base)
     world.sh(FILES)
     world.transact("echo 2 > a; echo n > new")
-    time.sleep(0.01)
+    next_tick(base)
     world.sh("echo mine > a")
     undone = world.undo()
     assert [(item.path, item.obstacle) for item in undone.items if item.obstacle] == [("a", Obstacle.CHANGED)]
@@ -625,7 +626,7 @@ def test_folders_that_are_made_before_a_transaction(tmp_path: Path) -> None:
     (workspace := tmp_path / "w").mkdir()
     (state := tmp_path / "state").mkdir()
     with contextlib.closing(MadeAhead(state, str(workspace))) as made:
-        time.sleep(0.02)  # the clock of a file system ticks every 4 ms or faster
+        next_tick(tmp_path)
         (workspace / "edited").write_text("by the user")
         transaction = Transaction(state, str(workspace), made)
         assert transaction.layer == made.layer

@@ -34,6 +34,22 @@ class Slow:
         monkeypatch.setattr(Store, "steps", waiting)
 
 
+class WatchedLock:
+    """A lock that says when a thread wants it, and whether another one has it then."""
+
+    def __init__(self, lock: Any) -> None:
+        self._lock, self.wanted, self.held = lock, threading.Event(), False
+
+    def __enter__(self) -> None:
+        self.held = not self._lock.acquire(blocking=False)
+        self.wanted.set()
+        if self.held:
+            self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
 @pytest.fixture
 def world(tmp_path: Path) -> UndoWorkspace:
     world = UndoWorkspace(tmp_path)
@@ -48,10 +64,12 @@ def test_nothing_is_closed_under_a_reader(world: UndoWorkspace, monkeypatch: pyt
     reading = threading.Thread(target=lambda: found.append(world.keeper.diff()))
     reading.start()
     assert slow.reached.wait(60)
+    watched = WatchedLock(world.keeper.using)
+    monkeypatch.setattr(world.keeper, "using", watched)
     closing = threading.Thread(target=world.keeper.close)
     closing.start()
-    closing.join(0.2)
-    assert closing.is_alive(), "it waits for the reader"
+    assert watched.wanted.wait(60)
+    assert watched.held, "it waits for the reader"
     slow.go.set()
     reading.join()
     closing.join()

@@ -73,6 +73,16 @@ def has_ended(process: Observed) -> bool:
     return stat.rpartition(")")[2].split()[0] in "ZX"
 
 
+def is_at_rest(pid: int) -> bool:
+    """Return True if every thread of a process sleeps, so that only an event or a timer wakes it.
+
+    An event makes a thread runnable at once, also on a busy machine. So a process at rest has taken note of every event
+    before this call.
+    """
+    states = [path.read_text().rpartition(")")[2].split()[0] for path in Path(f"/proc/{pid}/task").glob("*/stat")]
+    return bool(states) and set(states) == {"S"}
+
+
 def _name(what: str | Callable[[], object]) -> str:
     return what if isinstance(what, str) else str(what())
 
