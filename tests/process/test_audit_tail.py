@@ -5,7 +5,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from runner.audit.tail import Follower
 from sandbox.backend import Outcome
 from tests.support import forked_agent
 from tests.support.audit_records import unfenced
+from tests.support.waiting import until
 
 AGENT = str(Path(sys.executable).with_name("agent"))
 INFO = SessionInfo("default", "/w", True, None)
@@ -130,23 +130,16 @@ def place(tmp_path: Path) -> dict[str, str]:
     return {**os.environ, "RINGFENCE_STATE_DIR": str(tmp_path), "HOME": str(tmp_path)}
 
 
-def until(path: Path, text: str) -> None:
-    deadline = time.monotonic() + 120
-    while text not in path.read_text():
-        assert time.monotonic() < deadline, path.read_text()
-        time.sleep(0.02)
-
-
 def test_it_follows_until_ctrl_c(tmp_path: Path, place: dict[str, str]) -> None:
     log, out = tmp_path / "audit.db", tmp_path / "out.txt"
     refuse(log, "before")
     with out.open("w") as sink:
         process = subprocess.Popen([AGENT, "audit", "tail", "-f"], env=place, stdout=sink, stderr=subprocess.PIPE)
-        until(out, "before")
+        until(lambda: "before" in out.read_text(), of=process)
         refuse(log, "after")
-        until(out, "after")
+        until(lambda: "after" in out.read_text(), of=process)
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=120)
+        _, errors = process.communicate()
     assert (process.returncode, errors) == (130, b"")
 
 
@@ -160,7 +153,7 @@ def test_it_ends_when_nobody_reads_any_more(tmp_path: Path, place: dict[str, str
     assert process.stderr is not None
     assert b"before" in process.stdout.readline()
     process.stdout.close()
-    assert (process.wait(timeout=120), process.stderr.read()) == (141, b"")
+    assert (process.wait(), process.stderr.read()) == (141, b"")
     process.stderr.close()
 
 

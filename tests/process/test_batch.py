@@ -12,7 +12,6 @@ import signal
 import subprocess
 import sys
 import tarfile
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -34,6 +33,8 @@ from runner.frontends.batch.tasklist import Defaults, parse
 from runner.problems import Exit, Stopped
 from runner.secrets.secret import _registered
 from runner.text.gunzip import PackedError
+from tests.support.marked_processes import new_nap
+from tests.support.waiting import until
 
 AGENT = str(Path(sys.executable).with_name("agent"))
 QUICK = """
@@ -43,7 +44,7 @@ calls = [{ name = "write", arguments = { path = "new.txt", content = "new\\n" } 
 [[turn]]
 text = "Written."
 """
-LONG = f"600.{os.getpid()}"  # seconds, which no process of another test worker waits
+LONG = new_nap()
 SLOW = f"""
 [[turn]]
 calls = [{{ name = "bash", arguments = {{ command = "echo begun > begun.txt; sleep {LONG}" }} }}]
@@ -115,16 +116,10 @@ class Harness:
 
     def wait_for_commands(self, many: int) -> None:
         """Wait until so many slow commands run. What they write is in the layers of their transactions."""
-        until = time.monotonic() + 60
-        while len(processes(f"sleep\0{LONG}")) < many:
-            assert time.monotonic() < until, "the tasks never began"
-            time.sleep(0.05)
+        until(lambda: len(processes(f"sleep\0{LONG}")) >= many, what="the start of the commands")
 
     def wait_until_alone(self) -> None:
-        until = time.monotonic() + 60
-        while found := processes(str(self.base)):
-            assert time.monotonic() < until, found
-            time.sleep(0.05)
+        until(lambda: not processes(str(self.base)), what=lambda: f"the end of {processes(str(self.base))}")
 
 
 def processes(name: str) -> list[str]:
@@ -365,7 +360,7 @@ class Scripted:
         self.most = max(self.most, self.running)
         end = self.ends.get(task.id, {})
         try:
-            await asyncio.sleep(60 if end == {"wait": True} else 0)
+            await (asyncio.Event().wait() if end == {"wait": True} else asyncio.sleep(0))
         except asyncio.CancelledError:
             self.cancelled.append(task.id)
             raise
@@ -522,9 +517,7 @@ def test_who_holds_the_output_of_a_task_open_is_not_waited_for(tmp_path: Path, m
     events = tmp_path / "events"
 
     async def run() -> attempt.Gone:
-        return await asyncio.wait_for(
-            attempt.run((), prompt="x", events=events, environ={}, hurry=asyncio.Event()), timeout=60
-        )
+        return await attempt.run((), prompt="x", events=events, environ={}, hurry=asyncio.Event())
 
     try:
         gone = asyncio.run(run())

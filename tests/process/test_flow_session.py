@@ -242,12 +242,12 @@ class Meeting:
 
     async def waits(self, request: Request) -> list[tuple[str, dict[str, object]]]:
         self.begun.set()
-        await asyncio.wait_for(self.over.wait(), 60)
+        await self.over.wait()
         return [bash("true")]
 
     def after_begin(self, calls: list[tuple[str, dict[str, object]]]) -> object:
         async def step(request: Request) -> list[tuple[str, dict[str, object]]]:
-            await asyncio.wait_for(self.begun.wait(), 60)
+            await self.begun.wait()
             return calls
 
         return step
@@ -300,7 +300,7 @@ def test_a_task_brings_the_label_of_the_agent_that_wrote_it(
     create = ("tasks", {"operation": "create", "subject": "write AGENTS.md", "description": "x"})
 
     async def written(request: Request) -> list[tuple[str, dict[str, object]]]:
-        await asyncio.wait_for(meeting.begun.wait(), 60)
+        await meeting.begun.wait()
         return [("tasks", {"operation": "list"})]
 
     scripts: dict[str, list[object]] = {

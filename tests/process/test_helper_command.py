@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from runner.secrets.helper_command import Helper, HelperFailed, ask_helper
+from tests.support.marked_processes import new_nap, processes
+from tests.support.waiting import until
 
 CANARY = "sk-canary-90c2e5d1b7fa"
 ENVIRON = {"PATH": "/usr/bin:/bin", "HOME": "/"}
@@ -81,22 +82,10 @@ def test_everything_else_is_a_problem_that_quotes_nothing(
 @pytest.fixture
 def nap() -> Iterator[str]:
     """A time to sleep that nobody else sleeps, so that it can be found; ended afterwards if it is still there."""
-    number = f"9{os.getpid()}.{time.monotonic_ns() % 10**6:06}"
+    number = new_nap()
     yield number
-    for pid in sleepers(number):
+    for pid in processes(number):
         os.kill(pid, signal.SIGKILL)
-
-
-def sleepers(nap: str) -> list[int]:
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            words = (entry / "cmdline").read_bytes().split(b"\0") if entry.name.isdigit() else []
-        except OSError:
-            continue
-        if words[:2] == [b"sleep", nap.encode()]:
-            found.append(int(entry.name))
-    return found
 
 
 # fmt: off
@@ -106,8 +95,8 @@ LASTING = [
     ("trap '' TERM INT HUP; sleep NAP & wait",  0.3,  False, "it ignores what it can"),
     ("exec >&-; sleep NAP",                     0.3,  False, "it closes stdout and hangs"),
     ("echo $KEY; sleep NAP",                     0.3,  False, "it printed the key and hangs"),
-    ("sleep NAP & echo $KEY",                    10.0, True,  "its children stay behind"),
-    ("sleep NAP & exit 1",                      10.0, False, "the same after a failure"),
+    ("sleep NAP & echo $KEY",                    600.0, True,  "its children stay behind"),
+    ("sleep NAP & exit 1",                      600.0, False, "the same after a failure"),
 ]
 # fmt: on
 
@@ -121,10 +110,7 @@ def test_nothing_of_it_is_left(script: str, seconds: float, good: bool, why: str
     else:
         with pytest.raises(HelperFailed, match=r"within 0\.3 seconds|exit code 1"):
             ask_helper(helper, ENVIRON)
-    end = time.monotonic() + 20
-    while sleepers(nap):
-        assert time.monotonic() < end, "something of it still runs"
-        time.sleep(0.01)
+    until(lambda: not processes(nap), what="the end of everything that it started")
 
 
 @pytest.mark.threat("T81")
@@ -140,16 +126,10 @@ def test_a_signal_that_ends_us_ends_it_too(number: signal.Signals, tmp_path: Pat
     # These tests may have been started by nohup, and what is ignored is inherited.
     words = ["/usr/bin/env", f"--default-signal={number.value}", agent, "auth", "status", "anthropic"]
     status = subprocess.Popen(words, env={"HOME": str(tmp_path), "PATH": "/usr/bin"}, cwd=tmp_path)
-    end = time.monotonic() + 60
-    while not sleepers(nap):
-        assert time.monotonic() < end, "it was never started"
-        time.sleep(0.01)
+    until(lambda: processes(nap), of=status)
     status.send_signal(number)
-    assert status.wait(60) == 128 + number
-    end = time.monotonic() + 60
-    while sleepers(nap):
-        assert time.monotonic() < end, "it goes on without us"
-        time.sleep(0.01)
+    assert status.wait() == 128 + number
+    until(lambda: not processes(nap), what="the end of the helper")
 
 
 @pytest.mark.threat("T81")

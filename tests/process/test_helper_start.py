@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from sandbox.linux.helper_process import SpareHelper, end, send
 from sandbox.linux.launch import PrelaunchedHelper, launched_ahead
 from sandbox.linux.session_tmp import Scratch
 from tests.support.places import ROOT
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the helper is Linux's")
 AGENT = Path(sys.executable).with_name("agent")
@@ -27,14 +27,6 @@ AGENT = Path(sys.executable).with_name("agent")
 def gone(pid: int) -> bool:
     """Not even a zombie is left."""
     return not os.path.exists(f"/proc/{pid}")
-
-
-def soon(what: object, seconds: float = 60.0) -> bool:
-    assert callable(what)
-    until = time.monotonic() + seconds
-    while not what() and time.monotonic() < until:
-        time.sleep(0.01)
-    return bool(what())
 
 
 def children() -> set[int]:
@@ -68,7 +60,7 @@ def test_a_spare_is_taken_once_and_then_belongs_to_the_taker() -> None:
     process, control, group = taken
     assert process.poll() is None  # leaving the context did not end it
     control.close()
-    assert process.wait(60) == 0  # the end of its socket is the end of it
+    assert process.wait() == 0  # the end of its socket is the end of it
     group.remove()
 
 
@@ -94,7 +86,7 @@ def test_a_spare_has_no_environment_no_descriptors_and_no_session_of_ours(monkey
         assert (proc / "environ").read_bytes() == b""
         assert os.readlink(proc / "cwd") == "/"
         assert os.getsid(pid) == pid
-        assert soon(has_one_socket), looks[-1]
+        until(has_one_socket, of=pid, what=lambda: f"one open socket: {looks[-1]}")
         assert {looks[-1][number] for number in (0, 1, 2)} == {"/dev/null"}
         assert not [link for links in looks for link in links.values() if link.startswith("pipe:")], "never ours"
     os.close(ours)
@@ -108,7 +100,7 @@ def test_a_spare_ends_when_its_maker_dies_without_a_word() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == -signal.SIGKILL
-    assert soon(lambda: gone(int(done.stdout)))
+    until(lambda: gone(int(done.stdout)))
 
 
 def test_a_launch_that_nobody_took_is_ended_and_its_folders_are_removed(tmp_path: Path) -> None:
@@ -211,10 +203,9 @@ def test_a_helper_that_died_early_is_an_error_and_no_hang() -> None:
 def test_nothing_of_agent_exec_is_left_running(words: tuple[str, ...], code: int, why: str, tmp_path: Path) -> None:
     """The helpers of the agent run in sessions of their own. The test process adopts every process left behind."""
     script = (
-        "import ctypes, os, signal, subprocess, sys\n"
+        "import ctypes, os, subprocess, sys\n"
         "ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)\n"  # PR_SET_CHILD_SUBREAPER
         "code = subprocess.run(sys.argv[1:], stdin=subprocess.DEVNULL, capture_output=True).returncode\n"
-        "signal.alarm(60)\n"  # what is still running then ends us, and the test fails
         "try:\n    while True: os.wait()\nexcept ChildProcessError:\n    print(code, 'none')\n"
     )
     home = tmp_path / "home"

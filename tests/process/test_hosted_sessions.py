@@ -18,8 +18,10 @@ from runner.frontends.hosted.address import hosted_sessions, remove_dead
 from runner.frontends.hosted.clients import MOST_CLIENTS
 from runner.state.socket_path import short_path
 from tests.support.cli_harness import AGENT
-from tests.support.hosted import HostedHarness, gone, hosted_harness, processes, runs, says
+from tests.support.hosted import HostedHarness, hosted_harness, runs, says
+from tests.support.marked_processes import new_nap, processes
 from tests.support.server_session import HOSTILE
+from tests.support.waiting import has_ended, until
 
 NOBODY = 65534
 
@@ -47,7 +49,7 @@ def test_work_goes_on_while_nobody_is_attached(user: HostedHarness) -> None:
     id = user.start("--model", user.model(runs("touch made"), says("done")), "--mode", "trust-project")
     user.wait("idle", id)
     assert (user.cli.work / "made").exists()
-    gone(lambda: user.rows()[0]["clients"])  # the description follows a moment after the clients
+    until(lambda: not user.rows()[0]["clients"])  # the description follows a moment after the clients
     (row,) = user.rows()
     assert (row["title"], row["mode"], row["clients"], row["questions"]) == ("begin", "trust-project", [], [])
     assert "> begin" in user.cli.agent("logs", id[:6]).stdout
@@ -137,16 +139,28 @@ def test_a_scope_bounds_what_a_client_may_send(user: HostedHarness) -> None:
 @pytest.mark.threat("T280")
 @pytest.mark.thorough
 def test_a_client_that_reads_nothing_is_dropped_and_the_session_goes_on(user: HostedHarness) -> None:
-    # In pieces, so that a client that reads is never behind by as much as one that does not.
-    output = "for i in 1 2 3 4 5 6 7 8 9 10; do yes '' | head -c 1000000; sleep 0.4; done"
+    # In pieces, each after the one before was read, so that only the client that does not read is far behind. A byte of
+    # output is at least one of an event.
+    piece = "yes '' | head -c 1000000; until [ -e read$i ]; do sleep 0.01; done"
+    output = f"for i in 1 2 3 4 5 6 7 8 9 10; do {piece}; done"
+
+    pieces: list[Path] = []
+
+    def read(size: int) -> None:
+        if size >= 1_000_000 * (len(pieces) + 1):
+            pieces.append(user.cli.work / f"read{len(pieces) + 1}")
+            pieces[-1].touch()
+
     model = user.model(says("ready"), runs(output), runs("touch made"), says("done"))
     id = user.start("--model", model, "--mode", "trust-project")
     user.wait("idle", id)
     deaf = user.client(id, "deaf")
     other = user.client(id, "other")
     other.say("prompt", text="begin")
-    left = other.skim("client_detached")
+    left = other.skim("client_detached", read)
     assert (left["who"], left["why"]) == ("deaf", "it does not read what the session sends")
+    for number in range(1, 11):
+        (user.cli.work / f"read{number}").touch()
     other.until("run_ended", 2)
     assert (user.cli.work / "made").exists()
     assert user.wait("idle", id)["clients"] == ["other"]
@@ -243,17 +257,17 @@ def test_an_unattended_session_refuses_its_questions(user: HostedHarness) -> Non
 @pytest.mark.parametrize("how", ["kill", "term", "stop"])
 @pytest.mark.threat("T281")
 def test_no_command_outlives_its_session_and_the_session_can_be_resumed(user: HostedHarness, how: str) -> None:
-    marker = f"{os.getpid()}00{len(how)}"
+    marker = new_nap()
     model = user.model(runs(f"touch begun; sleep {marker}"), says("done"))
     id = user.start("--model", model, "--mode", "trust-project")
-    gone(lambda: not processes(marker))
+    until(lambda: processes(marker))
     pid = user.pid(id)
     if how == "stop":
         assert user.cli.agent("stop", id).stdout == f"{id[:8]}  ended\n"
     else:
         os.kill(pid, signal.SIGKILL if how == "kill" else signal.SIGTERM)
-    gone(lambda: processes(marker))
-    gone(lambda: Path(f"/proc/{pid}").exists() and Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z")
+    until(lambda: not processes(marker))
+    until(lambda: has_ended(pid))
     assert user.rows() == []
     assert not list(user.folder.glob(f"*{id}*")), "a look removes what was left"
     done = user.cli.agent(
@@ -270,19 +284,19 @@ def test_no_command_outlives_its_session_and_the_session_can_be_resumed(user: Ho
 
 @pytest.mark.threat("T281")
 def test_the_end_of_the_lifeline_ends_the_session_and_its_commands(user: HostedHarness) -> None:
-    marker = f"{os.getpid()}0077"
+    marker = new_nap()
     read, write = os.pipe()
     model = user.model(runs(f"sleep {marker}"), says("done"))
     words = [AGENT, "serve", "session", "--model", model, "--mode", "trust-project", "--lifeline", str(read)]
     host = subprocess.Popen(words, cwd=user.cli.work, env=user.cli.environ, pass_fds=[read], stdin=subprocess.DEVNULL)
     os.close(read)
-    gone(lambda: not user.rows())
+    until(user.rows, of=host)
     client = user.client(user.rows()[0]["id"])
     client.say("prompt", text="begin")
-    gone(lambda: not processes(marker))
+    until(lambda: processes(marker))
     os.close(write)
-    gone(lambda: processes(marker))
-    assert host.wait(60) == 130
+    until(lambda: not processes(marker))
+    assert host.wait() == 130
     assert user.rows() == []
 
 
@@ -301,7 +315,7 @@ def test_the_end_of_a_client_never_affects_the_session(user: HostedHarness) -> N
     torn = user.client(id)
     torn.send(b'{"type": "answer", "id": "q1", "ans')
     torn.close()
-    gone(lambda: user.rows()[0]["clients"])
+    until(lambda: not user.rows()[0]["clients"])
     assert user.wait("question", id)["id"] == id
 
 
@@ -341,8 +355,7 @@ def test_a_session_without_clients_and_work_ends_after_its_time(user: HostedHarn
     (config / "config.toml").write_text("version = 1\n[hosted]\nidle = 1\n")
     waiting = asked(user)
     id = user.start("--model", user.model(says("done")))
-    user.wait("idle", id)
-    gone(lambda: [row for row in user.rows() if row["id"] == id])
+    until(lambda: id not in [row["id"] for row in user.rows()])
     assert [row["id"] for row in user.rows()] == [waiting], "a question is work that waits"
 
 
@@ -363,7 +376,6 @@ import json, os, socket, sys
 if len(sys.argv) > 2:
     os.setgroups([]); os.setgid(int(sys.argv[2])); os.setuid(int(sys.argv[2]))
 client = socket.socket(socket.AF_UNIX)
-client.settimeout(20)
 try:
     os.chdir(os.path.dirname(sys.argv[1]))
     client.connect(os.path.basename(sys.argv[1]))
@@ -430,17 +442,17 @@ def resident_user() -> Iterator[HostedHarness]:
 @pytest.mark.thorough
 def test_the_resident_process_holds_the_sessions_and_they_end_with_it(resident_user: HostedHarness) -> None:
     user = resident_user
-    marker = f"{os.getpid()}0099"
+    marker = new_nap()
     model = user.model(runs(f"sleep {marker}"), says("done"))
     done = user.cli.agent("run", "--detach", "--model", model, "--mode", "trust-project", "begin")
     assert (done.returncode, len(done.stdout)) == (0, 17), done.stderr
     id = done.stdout.strip()
-    gone(lambda: not processes(marker))
+    until(lambda: processes(marker))
     status = json.loads(user.cli.agent("serve", "--status", "--json").stdout)
     assert [(each["kind"], each["pid"]) for each in status["processes"]] == [("session", user.pid(id))]
     os.kill(status["pid"], signal.SIGKILL)
-    gone(lambda: processes(marker))
-    gone(user.rows)
+    until(lambda: not processes(marker))
+    until(lambda: not user.rows())
     done = user.cli.agent("attach", "--json", id, "--model", user.model(says("again")), stdin=b"")
     assert json.loads(done.stdout.splitlines()[0])["id"] == id
     assert user.cli.agent("stop", id).stdout == f"{id[:8]}  ended\n"

@@ -18,6 +18,8 @@ from runner.jobs.schedule import Interval, OneShot
 from runner.jobs.store import JobStore
 from runner.problems import Exit, Stopped
 from tests.support import forked_agent
+from tests.support.marked_processes import new_nap, processes
+from tests.support.waiting import until
 
 AGENT = str(Path(sys.executable).with_name("agent"))
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -293,35 +295,15 @@ def start(user: JobUser, id: str, **more: object) -> "subprocess.Popen[str]":
     )  # fmt: skip
 
 
-def wait_for(condition: object, what: str) -> None:
-    until = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < until, what
-        time.sleep(0.02)
-
-
-def processes(mark: str) -> list[int]:
-    """Return the processes whose command line has `mark`."""
-    found = []
-    for name in os.listdir("/proc"):
-        if name.isdigit() and int(name) != os.getpid():
-            try:
-                if mark.encode() in Path(f"/proc/{name}/cmdline").read_bytes():
-                    found.append(int(name))
-            except OSError:
-                continue
-    return found
-
-
 @pytest.mark.threat("T295")
 def test_two_runs_of_a_job_never_overlap_and_a_killed_one_is_reported(user: JobUser) -> None:
     """No command survives `kill -9` of the run, the time is not repeated, and the lost run has a summary."""
-    mark = f"3100.{os.getpid()}"
+    mark = new_nap()
     id = user.add("--every", "1h", model=user.script(f"echo x > begun.txt; sleep {mark}"))
     user.due_since(id, 5)
     run = start(user, id)
     try:
-        wait_for(lambda: processes(f"sleep\0{mark}\0"), "the command did not start")
+        until(lambda: processes(mark), of=run, what="the start of the command")
         assert user.show(id)["state"] == "running"
         assert JobWatch().at(user.state, time.time() + DAY) == []
         assert "is running" in user.agent("jobs", "run", id, code=Exit.FAILED)
@@ -331,7 +313,7 @@ def test_two_runs_of_a_job_never_overlap_and_a_killed_one_is_reported(user: JobU
         run.kill()
         run.wait()
         run.stderr.close()
-    wait_for(lambda: not processes(f"sleep\0{mark}\0"), "a command survived")
+    until(lambda: not processes(mark), what="the end of the command")
     shown = user.show(id)
     assert (shown["state"], len(shown["runs"])) == ("waiting", 1)
     lost = shown["runs"][0]
@@ -344,36 +326,36 @@ def test_two_runs_of_a_job_never_overlap_and_a_killed_one_is_reported(user: JobU
 
 @pytest.mark.threat("T295")
 def test_a_run_ends_with_the_resident_process(user: JobUser) -> None:
-    mark = f"3200.{os.getpid()}"
+    mark = new_nap()
     id = user.add("--every", "1h", model=user.script(f"echo x > begun.txt; sleep {mark}"))
     user.due_since(id, 5)
     ours, theirs = os.pipe()
     run = start(user, id, pass_fds=(ours,))
     try:
         os.close(ours)
-        wait_for(lambda: processes(f"sleep\0{mark}\0"), "the command did not start")
+        until(lambda: processes(mark), of=run, what="the start of the command")
     finally:
         os.close(theirs)  # as the death of the resident process does
-        run.wait(timeout=60)
+        run.wait()
         run.stderr.close()
-    wait_for(lambda: not processes(f"sleep\0{mark}\0"), "a command survived")
+    until(lambda: not processes(mark), what="the end of the command")
     assert run.returncode == Exit.INTERRUPTED
     assert user.runs(id)[0].exit == Exit.INTERRUPTED
 
 
 @pytest.mark.threat("T295")
 def test_a_run_that_is_stopped_by_a_signal_has_a_summary(user: JobUser) -> None:
-    mark = f"3300.{os.getpid()}"
+    mark = new_nap()
     id = user.add("--every", "1h", model=user.script(f"echo x > begun.txt; sleep {mark}"))
     user.due_since(id, 5)
     run = start(user, id)
     try:
-        wait_for(lambda: processes(f"sleep\0{mark}\0"), "the command did not start")
+        until(lambda: processes(mark), of=run, what="the start of the command")
     finally:
         run.send_signal(signal.SIGTERM)
-        run.wait(timeout=60)
+        run.wait()
         run.stderr.close()
-    assert not processes(f"sleep\0{mark}\0")
+    assert not processes(mark)
     assert user.runs(id)[0].exit == Exit.INTERRUPTED
 
 
@@ -521,7 +503,7 @@ def test_many_processes_for_one_time_make_one_run(user: JobUser) -> None:
     id = user.add("--every", "1h", model=user.script("echo x >> made.txt"))
     user.due_since(id, 5)
     runs = [start(user, id) for _ in range(6)]
-    codes = [run.wait(timeout=120) for run in runs]
+    codes = [run.wait() for run in runs]
     for run in runs:
         run.stderr.close()
     assert codes == [0] * 6

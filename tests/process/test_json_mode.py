@@ -8,6 +8,7 @@ import json
 import os
 import random
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -36,9 +37,10 @@ from runner.providers import OpenModel
 from runner.providers.scripted import ScriptedProvider, Turn
 from tests.support.json_front import Front
 from tests.support.layers import overlays_work
+from tests.support.marked_processes import processes_about
 from tests.support.places import ROOT
-from tests.support.resident_process import processes
-from tests.support.resident_process import until as until_true
+from tests.support.waiting import until as until_true
+from tests.support.waiting import until_async
 
 SLEEPS = "echo begun; python3 -c 'import time; time.sleep(600)'"
 
@@ -122,7 +124,7 @@ def talk(folder: Path, turns: list[Turn], program: Talk, mode: Mode = Mode.DEFAU
             serving = asyncio.create_task(JsonMode(agent, questions, front.emit).serve(front))
             await program(front)
             front.end()
-            return front, await asyncio.wait_for(serving, 60)
+            return front, await serving
 
     return asyncio.run(work())
 
@@ -563,9 +565,9 @@ def test_whoever_goes_away_leaves_no_child(folder: Path, tmp_path: Path, how: st
         else:
             assert process.stdout is not None
             process.stdout.close()  # the child says nothing for ten minutes
-        assert process.wait(60) == (141 if how == "nobody reads" else 130)
+        assert process.wait() == (141 if how == "nobody reads" else 130)
         process.stdin.close()
-    until_true(lambda: not processes(str(tmp_path)), "the end of every process")
+    until_true(lambda: not processes_about(str(tmp_path)), what="the end of every process")
     with AuditLog.open_to_read(tmp_path / "state" / "audit.db") as log:
         assert "ended" in [row.body["kind"] for row in log.rows()]
 
@@ -577,13 +579,12 @@ def test_whoever_does_not_read_is_no_reason_to_stay(folder: Path, tmp_path: Path
         assert process.stdin is not None
         process.stdin.write(b'{"type":"prompt","text":"sleep"}\n')
         process.stdin.close()
-        for _ in range(600):  # the pipe is full by then
-            if (folder / "begun").exists():
-                break
-            time.sleep(0.1)
+        until_true((folder / "begun").exists, of=process)
+        with open(f"/proc/{process.pid}/fd/1", "wb") as pipe:
+            until_true(lambda: not select.select((), (pipe,), (), 0)[1], of=process, what="a full pipe")
         process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == 130
-    until_true(lambda: not processes(str(tmp_path)), "the end of every process")
+        assert process.wait() == 130
+    until_true(lambda: not processes_about(str(tmp_path)), what="the end of every process")
     with AuditLog.open_to_read(tmp_path / "state" / "audit.db") as log:
         assert "ended" in [row.body["kind"] for row in log.rows()]
 
@@ -644,7 +645,7 @@ def test_a_reader_that_is_none_ends_it() -> None:
         with pytest.raises(Stopped, match="events are not read"):
             list(map(emit, notices(300)))
         emit(CommandOutput("1.1", 1, "from a callback, where nobody would catch it"))
-        await asyncio.sleep(60)
+        await asyncio.Event().wait()
 
     with pytest.raises(Stopped, match="events are not read"), JsonLines(write, most=20_000, patience=0.1) as lines:
         asyncio.run(work(lines))
@@ -740,8 +741,7 @@ def test_a_try_that_is_stopped_leaves_nothing(folder: Path) -> None:
         first = await front.until("question_asked", 1)
         front.say("answer", id=first["id"], answer="try")
         layers = folder.parent.parent / "state/transactions"
-        while not list(layers.glob("*/*/upper*/one")):
-            await asyncio.sleep(0.05)
+        await until_async(lambda: list(layers.glob("*/*/upper*/one")))
         front.say("interrupt")
         await front.until("run_ended")
 
@@ -786,7 +786,7 @@ def rule(folder: Path) -> Path:
     config = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "ringfence"
     config.mkdir(parents=True, exist_ok=True)
     (config / "config.toml").write_text(RULE)
-    program = "import sys, time\nprint('said')\ntime.sleep(60 * len(sys.argv[1:]))\n"
+    program = "import sys, time\nprint('said')\ntime.sleep(6000 * len(sys.argv[1:]))\n"
     (folder / "do.py").write_text(f"{program}open('one', 'w').write('1')\nopen('two', 'w').write('2')\n")
     return folder
 

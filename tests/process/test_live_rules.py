@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -17,12 +16,14 @@ from runner.events import Denied, Event, MalformedCall, Notice, QuestionAsked
 from runner.messages import ToolCall
 from runner.providers import OpenModel
 from runner.providers.scripted import ScriptedProvider, Turn
-from tests.support.resident_process import processes
+from tests.support.marked_processes import new_nap, processes
 from tests.support.session_harness import AGENT, SessionHarness
+from tests.support.waiting import until
 
 _DENY = '[[rule]]\nverdict = "deny"\nrun = ["touch"]\nwhy = "nothing new"\n'
 _ALLOW = '[[rule]]\nverdict = "allow"\nrun = ["make", "**"]\n'
-_WAITS = f"sleep 600.{os.getpid()}"
+_NAP = new_nap()
+_WAITS = f"sleep {_NAP}"
 _SCRIPT = f"""
 [[turn]]
 calls = [{{ name = "bash", arguments = {{ command = "{_WAITS}" }} }}]
@@ -46,15 +47,6 @@ def configuration(harness: SessionHarness) -> Path:
     return path
 
 
-def started(mark: str) -> list[int]:
-    """Wait until a command runs whose command line contains `mark`, and return its processes."""
-    deadline = time.monotonic() + 60
-    while not (found := processes(mark)):
-        assert time.monotonic() < deadline, f"`{mark}` did not start"
-        time.sleep(0.02)
-    return found
-
-
 @pytest.mark.threat("T164")
 @pytest.mark.parametrize("words", [("run", "--mode", "trust-project"), ("ci",)], ids=["run", "ci"])
 def test_a_rule_written_while_a_command_runs_decides_about_the_next(
@@ -65,11 +57,11 @@ def test_a_rule_written_while_a_command_runs_decides_about_the_next(
     with subprocess.Popen(
         command, cwd=harness.work, env=harness.environ, stdin=subprocess.DEVNULL, stdout=-1, stderr=-1, text=True
     ) as job:
-        waiting = started(_WAITS)
+        waiting = until(lambda: processes(_NAP), of=job)
         configuration(harness).write_text(_DENY)
         for each in waiting:
             os.kill(each, signal.SIGTERM)
-        _, told = job.communicate(timeout=120)
+        _, told = job.communicate()
     assert not (harness.work / "late").exists(), told
     assert job.returncode == 3, told
     records = [json.loads(line) for line in harness.agent("audit", "--json").stdout.splitlines()]

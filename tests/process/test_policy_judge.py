@@ -2,7 +2,6 @@
 
 import json
 import os
-import select
 import subprocess
 import sys
 from pathlib import Path
@@ -35,14 +34,12 @@ def test_an_answer_comes_before_the_next_question_is_written(tmp_path: Path) -> 
         assert process.stdout is not None
         for number, (script, verdict) in enumerate([("ls", "allow"), ("make", "ask"), ("cat a | wc -l", "allow")]):
             process.stdin.write(json.dumps({"id": number, "cmd": script}).encode() + b"\n")
-            ready, _, _ = select.select([process.stdout], [], [], 30)
-            assert ready, "nobody answered"
             answer = json.loads(process.stdout.readline())
             assert (answer["id"], answer["verdict"]) == (number, verdict)
             assert set(answer) == {"id", "verdict", "tiers", "reasons"}
             assert set(answer["reasons"][0]) == {"tier", "text", "rule", "span"}
         process.stdin.close()
-        assert process.wait(30) == 0
+        assert process.wait() == 0
 
 
 # the line, verdict, a tier of the answer, why

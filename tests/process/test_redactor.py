@@ -443,7 +443,7 @@ def test_a_whole_run_shows_keeps_and_tells_none_of_it(form: list[str], tmp_path:
                 AGENT, "run", *form, "--model", "openai:m", "--mode", "accept-edits", f"my key is {KEY}",
                 cwd=work, env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             )  # fmt: skip
-            out, _ = await asyncio.wait_for(agent.communicate(), 120)
+            out, _ = await agent.communicate()
             return agent.returncode or 0, out, [request.body for request in server.requests]
 
     status, out, bodies = asyncio.run(play())

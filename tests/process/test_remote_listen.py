@@ -3,13 +3,13 @@
 import json
 import os
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.support.cli_harness import CliHarness
+from tests.support.waiting import until
 
 
 @pytest.fixture
@@ -60,11 +60,7 @@ def test_remote_access_lives_as_long_as_the_resident_process(user: CliHarness, e
         assert user.agent("serve", "--stop").returncode == 0
     else:
         os.kill(int(str(found["pid"])), signal.SIGKILL)
-    for _ in range(1200):
-        if not lives(web):
-            break
-        time.sleep(0.05)
-    assert not lives(web)
+    until(lambda: not lives(web))
 
 
 def test_a_second_start_adds_remote_access(user: CliHarness) -> None:
@@ -75,10 +71,7 @@ def test_a_second_start_adds_remote_access(user: CliHarness) -> None:
     assert str(status(user)["page"]).startswith("https://")
     assert b"sk-proj" not in Path(f"/proc/{web_of(user)}/environ").read_bytes(), "it needs no key of a model"
     os.kill(web_of(user), signal.SIGKILL)
-    for _ in range(1200):
-        if status(user)["page"] is None:
-            break
-        time.sleep(0.05)
+    until(lambda: status(user)["page"] is None)
     assert user.agent("serve", "--start", "--listen", "127.0.0.1:0").returncode == 0, "it can be started again"
 
 
@@ -91,10 +84,7 @@ def test_the_setting_is_the_users_own(user: CliHarness) -> None:
     (user.base / "config" / "ringfence").mkdir(parents=True)
     (user.base / "config" / "ringfence" / "config.toml").write_text('[serve]\nlisten = "127.0.0.1:0"\n')
     assert user.agent("serve", "--start").returncode == 0
-    for _ in range(1200):
-        if status(user)["page"] is not None:
-            break
-        time.sleep(0.05)
+    until(lambda: status(user)["page"] is not None)
     assert str(status(user)["page"]).startswith("https://127.0.0.1:")
 
 

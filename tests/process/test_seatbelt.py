@@ -23,8 +23,10 @@ from sandbox.macos import backend as seatbelt
 from sandbox.macos.backend import LACKS, Seatbelt
 from sandbox.macos.sbpl import Sbpl, profile_for
 from sandbox.workspace.protected_paths import Scan
+from tests.support.marked_processes import new_nap
 from tests.support.places import ROOT, TESTS
 from tests.support.sbpl_reader import Malformed, answer, check, read
+from tests.support.waiting import until_async
 
 GOLDEN = TESTS / "golden" / "seatbelt"
 WS, SCRATCH = "/Users/me/project", "/private/var/folders/x/ringfence-tmp-1"
@@ -356,21 +358,20 @@ def test_a_command_that_cannot_be_confined_leaves_no_port_open(stand_in: Path, m
 
 
 def test_a_command_that_is_cancelled_is_ended(stand_in: Path) -> None:
+    nap = new_nap()
+
     def seen() -> bytes:
         return subprocess.run(["ps", "axo", "args"], capture_output=True, check=True).stdout
 
     async def cancel() -> None:
         backend = Seatbelt(program=str(stand_in / "sandbox-exec"))
         told = Terms(Rights.READ_ONLY, str(stand_in / "ws"), "/nonexistent")
-        running = asyncio.create_task(backend._confined(told, ("/bin/sleep", "86420"), "/", None, None))
-        while b"86420" not in seen() and not running.done():
-            await asyncio.sleep(0.01)
+        running = asyncio.create_task(backend._confined(told, ("/bin/sleep", nap), "/", None, None))
+        await until_async(lambda: nap.encode() in seen() or running.done())
         running.cancel()
         await asyncio.wait({running})
         assert running.cancelled()
-        async with asyncio.timeout(20):
-            while b"86420" in seen():
-                await asyncio.sleep(0.01)
+        await until_async(lambda: nap.encode() not in seen())
         await backend.close()
 
     asyncio.run(cancel())

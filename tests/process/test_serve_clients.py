@@ -2,15 +2,16 @@
 
 import asyncio
 import contextlib
-import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.cli_harness import AGENT, CliHarness
-from tests.support.tool_client import LONGEST, workspace
+from tests.support.marked_processes import new_nap, processes
+from tests.support.tool_client import workspace
+from tests.support.waiting import until_async
 
 mcp = pytest.importorskip("mcp")  # an extra
 
@@ -37,7 +38,7 @@ async def over_http(place: CliHarness, mode: str, **callbacks: Any) -> AsyncIter
         await process.stderr.readline()
         headers = {"Authorization": f"Bearer {(place.base / 'token').read_text().strip()}"}
         async with (
-            httpx2.AsyncClient(headers=headers, timeout=LONGEST) as http,
+            httpx2.AsyncClient(headers=headers, timeout=None) as http,
             mcp.Client(streamable_http_client(url, http_client=http), mode=mode, **callbacks) as client,
         ):
             yield client
@@ -45,20 +46,6 @@ async def over_http(place: CliHarness, mode: str, **callbacks: Any) -> AsyncIter
         process.terminate()
         assert await process.wait() == 130
     assert (place.base / "token").exists()  # a file that the user named stays
-
-
-def runs(mark: str) -> bool:
-    found = False
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError):
-            found = found or mark.encode() in Path(f"/proc/{name}/cmdline").read_bytes()
-    return found
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(LONGEST):
-        while not holds():
-            await asyncio.sleep(0.02)
 
 
 ROWS = [(way, mode) for way in (over_pipes, over_http) for mode in ("legacy", "auto")]
@@ -90,13 +77,13 @@ def test_the_client_of_the_library_gets_on_with_the_server(tmp_path: Path, way: 
             written = await client.call_tool("write", {"path": "b.txt", "content": "two\n"})
             assert (written.is_error, len(said)) == (False, 1)
             assert "Creates b.txt" in said[0]
-            mark = f"6543.{os.getpid()}{ROWS.index((way, mode))}"
+            mark = new_nap()
             # The last lines of a report can be held back, because they could be the beginning of a secret.
             script = {"command": f"echo begun; seq 40; sleep {mark}"}
             running = asyncio.create_task(client.call_tool("bash", script, progress_callback=progress))
-            await until(lambda: "begun" in "".join(lines) and runs(f"sleep\0{mark}\0"))
+            await until_async(lambda: "begun" in "".join(lines) and processes(mark))
             running.cancel()
-            await until(lambda: not runs(f"sleep\0{mark}\0"))
+            await until_async(lambda: not processes(mark))
             assert (await client.call_tool("read", {"path": "b.txt"})).is_error is False
 
     asyncio.run(work())

@@ -3,8 +3,6 @@ of the protocol.
 """
 
 import json
-import os
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,9 @@ from typing import Any
 import pytest
 
 from runner.frontends.serve.calls import client_name
-from tests.support.tool_client import LONGEST, NEW, OLD, ToolClient, outcome, workspace
+from tests.support.marked_processes import new_nap, processes
+from tests.support.tool_client import NEW, OLD, ToolClient, outcome, workspace
+from tests.support.waiting import until
 
 pytest.importorskip("mcp")  # an extra
 BOTH = (OLD, NEW)
@@ -209,39 +209,20 @@ def test_an_answer_counts_once(client: ToolClient) -> None:
     assert (failed, late, "no open question" in said) == (False, True, True)
 
 
-def until(holds: Callable[[], bool]) -> None:
-    end = time.monotonic() + LONGEST
-    while not holds():
-        assert time.monotonic() < end, "it does not become true"
-        time.sleep(0.02)
-
-
-def runs(mark: str) -> bool:
-    """Return True if a process of the machine has `mark` in its command line."""
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            try:
-                if mark.encode() in Path(f"/proc/{name}/cmdline").read_bytes():
-                    return True
-            except OSError:
-                continue
-    return False
-
-
 def running(client: ToolClient, mark: str) -> int:
     """Call a command that runs for long, and return the id of the call when the command runs."""
     id = client.call("bash", {"command": f"echo begun; seq 40; sleep {mark}"}, token=mark)
     assert "begun" in client.progress(mark)
-    until(lambda: runs(f"sleep\0{mark}\0"))
+    until(lambda: processes(mark), of=client.process)
     return id
 
 
 def test_a_cancelled_call_ends_its_command_and_has_no_answer(client: ToolClient) -> None:
-    mark = f"54321.{os.getpid()}{client.version == OLD:d}"
+    mark = new_nap()
     id = running(client, mark)
     cancel = {"requestId": id, "reason": "enough"}
     client.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancel})
-    until(lambda: not runs(f"sleep\0{mark}\0"))
+    until(lambda: not processes(mark))
     assert client.called("read", {"path": "a.txt"})[0] is False
     assert client.unread(id)
     outcomes = [row["outcome"] for row in client.place.audit() if row["outcome"]]
@@ -285,11 +266,11 @@ def test_an_action_that_is_too_long_for_a_form_is_asked_about_in_a_terminal(clie
 
 
 def test_the_end_of_the_input_ends_the_command_and_the_server(tmp_path: Path) -> None:
-    mark = f"54322.{os.getpid()}"
+    mark = new_nap()
     with ToolClient(workspace(tmp_path)) as made:
         running(made, mark)
         assert made.close() == 0
-    assert not runs(f"sleep\0{mark}\0")
+    assert not processes(mark)
 
 
 @pytest.mark.threat("T197")

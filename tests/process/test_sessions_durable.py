@@ -238,7 +238,7 @@ def test_a_second_process_is_refused_by_name_and_may_fork(tmp_path: Path) -> Non
         from runner.sessions.open import SessionTarget
         begin = SessionTarget.resumed(new_store(Path(sys.argv[1])), ID)
         print("held", flush=True)
-        time.sleep(60)
+        time.sleep(6000)
     """
     words = [sys.executable, "-c", textwrap.dedent(script), str(tmp_path / "state")]
     holder = subprocess.Popen(words, stdout=subprocess.PIPE, env={"PYTHONPATH": str(ROOT)})

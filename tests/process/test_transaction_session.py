@@ -183,7 +183,7 @@ def test_conflicts_are_reported_to_the_model(work: Path, tmp_path: Path, monkeyp
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     played = play(tmp_path, monkeypatch, {"main": [[bash(script)], "done"]})
-    editor.wait(60)
+    editor.wait()
     assert (work / "a").read_text() == "mine\n"
     assert (work / "new").read_text() == "n\n"
     assert "another program changed it while the command ran" in results(played)

@@ -4,7 +4,6 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -274,9 +273,9 @@ def test_a_file_that_turns_into_a_link_meanwhile_shows_nothing(tmp_path: Path) -
     neighbour = subprocess.Popen([sys.executable, "-c", swap, str(workspace)])
     seen: set[bytes | str] = set()
     try:
-        until = time.monotonic() + 60
         # Besides these it may be a file at the look and a link when it is opened, which has words of its own.
-        while time.monotonic() < until and not {b"its own", "is a link and no plain file"} <= seen:
+        while not {b"its own", "is a link and no plain file"} <= seen:
+            assert neighbour.poll() is None
             found = look(str(workspace))
             seen |= set(found.contents.values()) | set(refusals(found).values())
     finally:

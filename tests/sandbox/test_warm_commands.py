@@ -18,6 +18,7 @@ from runner.resident.peer import standing
 from sandbox.inside import syscalls
 from tests.support.cli_harness import AGENT, CliHarness
 from tests.support.command_samples import COMMANDS
+from tests.support.marked_processes import new_nap
 from tests.support.resident_process import PATIENCE, processes, resident, served, short_place, until
 
 MODES = ("default", "accept-edits", "plan", "trust-project")
@@ -189,36 +190,38 @@ def sleeping(place: CliHarness, seconds: str) -> subprocess.Popen[bytes]:
 )
 def test_a_signal_to_the_client_ends_the_command(place: CliHarness, number: int, code: int) -> None:
     with resident(place):
-        client = sleeping(place, f"86421.{number}")
+        nap = new_nap()
+        client = sleeping(place, nap)
         client.send_signal(number)
         client.communicate(timeout=PATIENCE)
         assert client.returncode == code
         assert served(place) == 1
-        until(lambda: not processes(f"sleep 86421.{number}"), "the end of the command")
+        until(lambda: not processes(f"sleep {nap}"), "the end of the command")
         assert [each["outcome"]["ended_by"] for each in place.audit()] == ["cancelled"]  # type: ignore[index]
 
 
 @pytest.mark.threat("T275")
 def test_what_is_killed_takes_its_command_along(place: CliHarness) -> None:
+    first, second, third = new_nap(), new_nap(), new_nap()
     with resident(place) as process:
-        client = sleeping(place, "86422.1")
+        client = sleeping(place, first)
         client.kill()
         client.communicate(timeout=PATIENCE)
-        until(lambda: not processes("sleep 86422.1"), "the end of the command of a killed client")
-        client = sleeping(place, "86422.2")
-        until(lambda: bool(processes("sleep 86422.2")), "the start of the command")
-        worker = [pid for pid in children(process.pid) if has_command(pid, "sleep 86422.2")]
+        until(lambda: not processes(f"sleep {first}"), "the end of the command of a killed client")
+        client = sleeping(place, second)
+        until(lambda: bool(processes(f"sleep {second}")), "the start of the command")
+        worker = [pid for pid in children(process.pid) if has_command(pid, f"sleep {second}")]
         os.kill(worker[0], signal.SIGKILL)
         _, said = client.communicate(timeout=PATIENCE)
         assert client.returncode == 137
         assert b"was killed" in said
-        until(lambda: not processes("sleep 86422.2"), "the end of the command of a killed worker")
-        client = sleeping(place, "86422.3")
+        until(lambda: not processes(f"sleep {second}"), "the end of the command of a killed worker")
+        client = sleeping(place, third)
         process.kill()
         _, said = client.communicate(timeout=PATIENCE)
         assert client.returncode == 137
         assert b"was killed" in said
-        until(lambda: not processes("sleep 86422.3"), "the end of the command of a killed resident process")
+        until(lambda: not processes(f"sleep {third}"), "the end of the command of a killed resident process")
     done = place.agent("exec", "echo again")  # cold, because the process is gone
     assert (done.stdout, done.returncode) == ("again\n", 0)
 

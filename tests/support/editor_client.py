@@ -10,8 +10,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from tests.support.cli_harness import AGENT, CliHarness
+from tests.support.waiting import until as wait_until
 
-LONGEST = 120.0  # seconds until a test that hangs fails
 INFO = {"name": "probe", "version": "1.0"}
 # Returns the answer to a request of the agent: the fields of the answer beside its id, or None for no answer.
 Answerer = Callable[[dict[str, Any]], Mapping[str, object] | None]
@@ -81,9 +81,9 @@ class EditorClient:
         assert self.process.stdin is not None
         if not self.process.stdin.closed:
             self.process.stdin.close()
-        code = self.process.wait(LONGEST)
+        code = self.process.wait()
         for thread in self._threads:
-            thread.join(LONGEST)
+            thread.join()
         assert b"Traceback" not in self.errors, self.errors
         return code
 
@@ -113,7 +113,7 @@ class EditorClient:
                 if each.get("id") == id:
                     self._kept.remove(each)
                     return each
-            news = self._news.get(timeout=LONGEST)
+            news = self._news.get()
             assert news is not None, f"the agent ended: {self.errors.decode()}"
             self._kept.append(news)
 
@@ -148,15 +148,14 @@ class EditorClient:
 
     def until(self, found: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """Wait for an update of any session, or a request of the agent, and return it."""
-        seen = 0
-        waiting = threading.Event()
-        for _ in range(int(LONGEST / 0.02)):
-            every = [*self.updates, *self.asked]
-            for each in every[seen:] if seen <= len(every) else every:
-                if found(each):
-                    return each
-            waiting.wait(0.02)
-        raise AssertionError(f"nothing fits; the last updates: {self.updates[-5:]}")
+
+        def first() -> dict[str, Any] | None:
+            return next((each for each in (*self.updates, *self.asked) if found(each)), None)
+
+        reader = self._threads[0]
+        news = wait_until(first, of=lambda: not reader.is_alive(), what=lambda: f"the update after {self.updates[-5:]}")
+        assert news is not None
+        return news
 
     def told(self, session: str) -> str:
         """Return the messages that the user was shown in a session."""

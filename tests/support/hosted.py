@@ -6,16 +6,15 @@ import shlex
 import signal
 import socket
 import subprocess
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from runner.state.socket_path import short_path
 from tests.support.cli_harness import AGENT, CliHarness
-
-_PATIENCE = 60.0  # seconds
+from tests.support.marked_processes import processes as processes  # for tests of hosted sessions
+from tests.support.waiting import until
 
 
 class HostedClient:
@@ -24,7 +23,6 @@ class HostedClient:
     def __init__(self, path: Path, who: str = "tester", scope: str = "prompt", **fields: object) -> None:
         self.events: list[dict[str, Any]] = []
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.socket.settimeout(_PATIENCE)
         with short_path(path) as short:
             self.socket.connect(short)
         self._file = self.socket.makefile("rb")
@@ -45,10 +43,15 @@ class HostedClient:
             self.events.append(json.loads(line))
         return found[count - 1]
 
-    def skim(self, type: str) -> dict[str, Any]:
-        """Return the next event of that type. Lines are decoded afterwards, so that the session need not wait."""
-        lines = [self._file.readline()]
+    def skim(self, type: str, read: Callable[[int], object] = lambda size: None) -> dict[str, Any]:
+        """Return the next event of that type. Lines are decoded afterwards, so that the session need not wait.
+
+        `read` is called with the number of bytes that were read so far.
+        """
+        lines, size = [self._file.readline()], 0
         while lines[-1] and json.dumps(type).encode() not in lines[-1]:
+            size += len(lines[-1])
+            read(size)
             lines.append(self._file.readline())
         self.events += [json.loads(line) for line in lines if line]
         assert self.events[-1]["type"] == type, f"no {type}"
@@ -96,20 +99,14 @@ class HostedHarness:
             start_new_session=True,
         )
         self._hosts.append(host)
-        end = time.monotonic() + _PATIENCE
-        # The description is there before the socket gets its name.
-        while not (found := [path.stem for path in self.folder.glob("*.json")
-                             if self._runs(path, host.pid) and (self.folder / path.stem).exists()]):  # fmt: skip
-            assert host.poll() is None, host.communicate()
-            assert time.monotonic() < end
-            time.sleep(0.02)
-        client = HostedClient(self.folder / found[0], "starter", replay=0)
+        id = until(lambda: self._listening(host.pid), of=host, what=lambda: f"the start: {host.communicate()}")
+        client = HostedClient(self.folder / id, "starter", replay=0)
         client.say("prompt", text=prompt)
         client.until("prompted")
         client.say("detach")
         client.rest()
         client.close()
-        return found[0]
+        return id
 
     def client(self, id: str, who: str = "tester", scope: str = "prompt", **fields: object) -> HostedClient:
         made = HostedClient(self.folder / id, who, scope, **fields)
@@ -124,28 +121,27 @@ class HostedHarness:
 
     def wait(self, state: str, id: str) -> dict[str, Any]:
         """Return the description of a session when it is in a state."""
-        end = time.monotonic() + _PATIENCE
-        while (found := self._described(id))["state"] != state:
-            assert time.monotonic() < end, found
-            time.sleep(0.1)
-        return found
+        return until(lambda: self._described(id, state), of=self.pid(id), what=f"the state `{state}`")
 
-    def _described(self, id: str) -> dict[str, Any]:
+    def _described(self, id: str, state: str) -> dict[str, Any] | None:
         client = HostedClient(self.folder / id, "watcher", "view", replay=0)
         found = client.until("attached")
         client.close()
-        return found
+        return found if found["state"] == state else None
 
     def pid(self, id: str) -> int:
         return int(json.loads((self.folder / f"{id}.json").read_text())["pid"])
 
-    def _runs(self, path: Path, pid: int) -> bool:
-        """Return True for the description of the session of the process `pid`. That of another session may be removed
-        meanwhile.
+    def _listening(self, pid: int) -> str:
+        """Return the ID of the session of the process `pid` when it has a socket, else an empty text.
+
+        The description exists before the socket gets its name. That of another session may be removed meanwhile.
         """
-        with suppress(FileNotFoundError):
-            return self.pid(path.stem) == pid
-        return False
+        for path in self.folder.glob("*.json"):
+            with suppress(FileNotFoundError):
+                if self.pid(path.stem) == pid and (self.folder / path.stem).exists():
+                    return path.stem
+        return ""
 
     def end(self) -> None:
         """End the sessions that are left."""
@@ -179,24 +175,9 @@ def says(text: str) -> dict[str, object]:
     return {"text": text}
 
 
-def processes(marker: str) -> list[int]:
-    """Return the processes of the machine with `marker` as a whole word of their command line."""
-    found = []
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdecimal():
-            with suppress(OSError):
-                words = (folder / "cmdline").read_bytes().split(b"\0")
-                if marker.encode() in words:
-                    found.append(int(folder.name))
-    return found
-
-
-def gone(what: "Any", seconds: float = _PATIENCE) -> None:
+def gone(what: "Any") -> None:
     """Wait until the function `what` returns nothing."""
-    end = time.monotonic() + seconds
-    while found := what():
-        assert time.monotonic() < end, found
-        time.sleep(0.05)
+    until(lambda: not what())
 
 
 def quoted(*words: object) -> str:

@@ -3,11 +3,11 @@
 import json
 import os
 import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
 from tests.support.cli_harness import AGENT, CliHarness
+from tests.support.waiting import until
 
 
 class HostedProcess:
@@ -46,20 +46,18 @@ class HostedProcess:
                 stdout=log,
                 stderr=log,
             )
-        self.id = self._started()
+        self.id = until(self._listed, of=self.process, what=lambda: f"the start: {self.log.read_text()}")
 
     @property
     def sessions(self) -> Path:
         return self.harness.base / "state" / "resident" / "sessions"
 
-    def _started(self) -> str:
-        for _ in range(2400):
-            for path in self.sessions.glob("*.json") if self.sessions.exists() else ():
-                if self._facts(path).get("pid") == self.process.pid:
-                    return path.stem
-            assert self.process.poll() is None, self.log.read_text()
-            time.sleep(0.05)
-        raise AssertionError("the session did not start")
+    def _listed(self) -> str:
+        """Return the ID of the session of this process, or an empty text before it is listed."""
+        for path in self.sessions.glob("*.json") if self.sessions.exists() else ():
+            if self._facts(path).get("pid") == self.process.pid:
+                return path.stem
+        return ""
 
     def facts(self) -> dict[str, Any]:
         return self._facts(self.sessions / f"{self.id}.json")
@@ -72,7 +70,7 @@ class HostedProcess:
 
     def close(self) -> None:
         self.process.terminate()
-        self.process.wait(60)
+        self.process.wait()
 
 
 def workspace(base: Path, name: str) -> Path:

@@ -45,16 +45,14 @@ class Front:
 
     async def until(self, type: str, count: int = 1) -> dict[str, Any]:
         """The `count`th event of that type."""
-        async with asyncio.timeout(60):
-            while len(found := self.of(type)) < count:
-                self._more.clear()
-                await self._more.wait()
+        while len(found := self.of(type)) < count:
+            self._more.clear()
+            await self._more.wait()
         return found[count - 1]
 
     async def closed(self) -> None:
         """Wait until the session stops to read lines while it waits for one."""
-        async with asyncio.timeout(60):
-            await self._unread.wait()
+        await self._unread.wait()
 
     def of(self, type: str) -> list[dict[str, Any]]:
         return [event for event in self.events if event["type"] == type]

@@ -6,21 +6,20 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from tests.support import waiting
 from tests.support.cli_harness import AGENT, CliHarness
+from tests.support.marked_processes import processes_about
 
+processes = processes_about
 PATIENCE = 60.0  # seconds
 
 
 def until(condition: Callable[[], bool], what: str = "it") -> None:
-    """Wait for a condition. Fail if it does not become true."""
-    end = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < end, f"{what} did not happen"
-        time.sleep(0.02)
+    """Wait for a condition."""
+    waiting.until(condition, what=what)
 
 
 @contextlib.contextmanager
@@ -54,7 +53,7 @@ def resident(place: CliHarness, *settings: str) -> Iterator[subprocess.Popen[byt
         yield process
     finally:
         process.terminate()
-        process.communicate(timeout=PATIENCE)
+        process.communicate()
 
 
 class Served(int):
@@ -99,15 +98,3 @@ def serving(variable: str, value: str) -> list[int]:
             if mine and b"serve" in (path / "cmdline").read_bytes().split(b"\0"):
                 found[int(path.name)] = int((path / "stat").read_text().rpartition(")")[2].split()[1])
     return [pid for pid, parent in found.items() if parent not in found]
-
-
-def processes(mark: str) -> list[int]:
-    """Return the processes whose command line contains `mark`."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            if mark.encode() in path.read_bytes().replace(b"\0", b" "):
-                found.append(int(path.parent.name))
-        except OSError:
-            continue
-    return found

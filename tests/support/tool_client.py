@@ -12,7 +12,7 @@ from typing import Any, Self
 from tests.support.cli_harness import AGENT, CliHarness
 
 OLD, NEW = "2025-11-25", "2026-07-28"
-LONGEST = 60.0  # seconds until a test that hangs fails
+LONGEST = 60.0  # seconds for an answer to a question
 INFO = {"name": "probe", "version": "1.0"}
 FORMS: dict[str, object] = {"elicitation": {"form": {}}}
 _META = "io.modelcontextprotocol/"
@@ -72,9 +72,9 @@ class ToolClient:
         assert self.process.stdin is not None
         if not self.process.stdin.closed:
             self.process.stdin.close()
-        code = self.process.wait(LONGEST)
+        code = self.process.wait()
         for thread in self._threads:
-            thread.join(LONGEST)
+            thread.join()
         assert b"Traceback" not in self.errors, self.errors
         return code
 
@@ -113,7 +113,7 @@ class ToolClient:
                 ):
                     self._kept.remove(each)
                     return each
-            news = self._news.get(timeout=LONGEST)
+            news = self._news.get()
             assert news is not None, f"the server ended: {self.errors.decode()}"
             self._kept.append(news)
 

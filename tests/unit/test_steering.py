@@ -146,10 +146,9 @@ def talking(
     talk = provider.conversation = Conversation(found.ctx, found.history)
 
     async def work() -> Ending:
-        async with asyncio.timeout(60):
-            for prompt in prompts:
-                ending = await talk.prompt(prompt)
-            return ending
+        for prompt in prompts:
+            ending = await talk.prompt(prompt)
+        return ending
 
     ending = asyncio.run(work())
     assert journal.close() is None
