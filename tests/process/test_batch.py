@@ -213,7 +213,7 @@ def test_a_killed_batch_leaves_nothing_running_and_goes_on_where_it_was(harness:
     batch = harness.start("--jobs", "2")
     harness.wait_for_commands(2)
     batch.send_signal(signal.SIGKILL)
-    batch.communicate(timeout=30)
+    batch.communicate()
     harness.wait_until_alone()
     assert [each["id"] for each in harness.results()] == ["quick"]
     with (harness.out / "results.jsonl").open("a") as file:
@@ -231,7 +231,7 @@ def test_ctrl_c_ends_what_runs_and_leaves_nothing(harness: Harness, times: int) 
     harness.wait_for_commands(2)
     for _ in range(times):
         batch.send_signal(signal.SIGINT)
-    out, err = batch.communicate(timeout=60)
+    out, err = batch.communicate()
     assert batch.returncode == 130, (out, err)
     assert "2 running" in err
     assert "Traceback" not in err

@@ -28,7 +28,7 @@ def test_two_collections_give_the_same_ids_in_the_same_order(request: pytest.Fix
         subprocess.Popen(words, cwd=ROOT, env={**os.environ, "PYTHONHASHSEED": seed}, stdout=subprocess.PIPE, text=True)
         for seed in ("1", "2")
     ]
-    outputs = [each.communicate(timeout=600)[0] for each in collections]
+    outputs = [each.communicate()[0] for each in collections]
     assert [each.returncode for each in collections] == [0, 0]
     first, second = ([line for line in output.splitlines() if "::" in line] for output in outputs)
     assert len(first) > 1000

@@ -24,7 +24,7 @@ def start(cwd: Path, *words: str) -> subprocess.Popen[bytes]:
 
 def judged(cwd: Path, text: bytes, *words: str) -> tuple[int, list[dict[str, object]], str]:
     with start(cwd, *words) as process:
-        out, err = process.communicate(text, timeout=120)
+        out, err = process.communicate(text)
     return process.returncode, [json.loads(line) for line in out.splitlines()], err.decode()
 
 

@@ -36,7 +36,9 @@ async def get(url: str) -> str:
     return said
 
 
-async def signed(issuer: Issuer, *, returns=None, patience: float = 600.0, client: ClientIdentity | None = None, **more):
+async def signed(
+    issuer: Issuer, *, returns=None, patience: float = 600.0, client: ClientIdentity | None = None, **more
+):
     """Sign in with a browser that returns `returns(query, issuer)`, and return the tokens and the address it was shown."""
     shown: list[str] = []
 

@@ -112,7 +112,7 @@ def test_what_an_interrupted_command_changed_is_judged_and_applied(work: Path, n
         assert job.stdout.readline() == b"begun\n"
         assert sorted(os.listdir(work)) == ["requirements.txt", "run.sh"], "nothing is seen before the end"
         job.send_signal(number)
-        _, told = job.communicate(timeout=60)
+        _, told = job.communicate()
     if number is signal.SIGKILL:
         assert run(work, "touch next").returncode == 0
         assert sorted(os.listdir(work)) == ["next", "requirements.txt", "run.sh"]
@@ -138,7 +138,7 @@ def test_a_folder_that_becomes_a_link_meanwhile_is_a_conflict_of_what_is_in_it_a
         assert job.stdout.readline() == b"begun\n"
         (work / "sub").rename(work / "moved")
         (work / "sub").symlink_to(outside)
-        _, told = job.communicate(b"\n", timeout=60)
+        _, told = job.communicate(b"\n")
     assert b"/w/sub/f` was not applied" in told, told
     assert sorted(os.listdir(work)) == ["moved", "new", "run.sh", "sub"]
     assert ((outside / "f").read_text(), (work / "moved/f").read_text()) == ("mine\n", "one\n")
@@ -159,7 +159,7 @@ def test_without_transactions_the_workspace_shows_what_a_command_writes(work: Pa
         assert job.stdout is not None
         assert job.stdout.readline() == b"begun\n"
         assert (work / "new").read_text() == "x\n"
-        job.communicate(b"\n", timeout=60)
+        job.communicate(b"\n")
     assert job.returncode == 0
 
 
