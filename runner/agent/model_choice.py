@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+from policy.model.deadline import deadline
 from policy.model.frozen import dataclass
 from runner.problems import CommandChosen, Stopped, option, unless_program, usage
 from runner.providers.usable import UsableProvider, usable_providers
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from runner.config import Settings
     from runner.providers.listing import FoundServer
 
+_KEYRING = deadline(1.5)  # seconds for a keyring to answer
 _WIDTH = 200  # characters of a row on a plain terminal
 
 
@@ -122,7 +124,7 @@ def _has_keyring() -> bool:
     from runner.secrets.keyring_store import KeyringFailed, KeyringStore
 
     try:
-        return bool(KeyringStore(patience=1.5).name())
+        return bool(KeyringStore(patience=_KEYRING).name())
     except KeyringFailed:
         return False
 

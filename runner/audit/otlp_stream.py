@@ -7,6 +7,7 @@ are in the log, and the text that `close` returns has the command that sends the
 import threading
 from collections.abc import Callable
 
+from policy.model.deadline import deadline
 from policy.model.verdict import Problem
 from runner.audit.chain import AuditError
 from runner.audit.decisions import DECISIONS, DecisionTrail
@@ -17,8 +18,8 @@ from runner.problems import Stopped
 from runner.text.phrases import many
 
 EVERY = 2.0  # seconds between two reads of the log
-PATIENCE = 10.0  # seconds that the end of a session waits until the collector has accepted the rest
-SHORT = 2.0  # seconds instead of PATIENCE if the collector failed before
+PATIENCE = deadline(10.0)  # seconds that the end of a session waits until the collector has accepted the rest
+SHORT = deadline(2.0)  # seconds instead of PATIENCE if the collector failed before
 _AGAIN = 30.0  # seconds until the next attempt after the collector failed
 
 

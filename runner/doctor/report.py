@@ -11,6 +11,7 @@ import sys
 from collections.abc import Mapping
 from enum import StrEnum
 
+from policy.model.deadline import deadline
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem, Rights, Terms
 from runner import VERSION
@@ -29,7 +30,7 @@ _API = 3  # API level of libseccomp 2.4; seccomp_api_get(3) also depends on the 
 _OUTSIDE = "run `agent` outside of the container, or in a container that may make namespaces (`--privileged`)"
 
 
-_PROXY_ANSWER = 5.0  # seconds for the upstream proxy to accept a connection
+_PROXY_ANSWER = deadline(5.0)  # seconds for the upstream proxy to accept a connection
 _NAMED = 4  # rights of other database roles that are named
 
 

@@ -20,6 +20,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from policy.model.deadline import deadline
 from policy.model.verdict import Problem, ProblemError
 from runner.engine.process_view import output_lines, port_rows, process_rows
 from runner.state.socket_path import short_path
@@ -34,7 +35,7 @@ FOLDER = "control"  # below the state folder
 _SUFFIX = ".sock"
 _LONGEST_REQUEST = 4096  # bytes
 _LONGEST_ANSWER = 8 << 20  # bytes
-_PATIENCE = 10.0  # seconds until a client has sent its request, and until a session has answered
+_PATIENCE = deadline(10.0)  # seconds until a client has sent its request, and until a session has answered
 _MOST_LINES = 10_000
 _FOREIGN = "the other end is not a program of this user outside of a sandbox"
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
 from policy.model.action import Action, ProcessAction, ReadProcess, SignalProcess, StartProcess, WriteProcess
+from policy.model.deadline import deadline
 from policy.model.profile import MAIN
 from policy.model.verdict import Permit, Problem, Rights
 from runner.engine.output_log import OutputLog, line_pattern
@@ -24,9 +25,10 @@ if TYPE_CHECKING:
     from runner.engine.run_context import RunContext
 
 TERMINAL = TerminalSize(40, 120)
-_WRITE = 10.0  # seconds that a process may take to accept its input
+_WRITE = deadline(10.0)  # seconds that a process may take to accept its input
 _SETTLE = 0.1  # seconds of further output that belong to the first new output
-_PARTING = 2.0  # seconds that a process may take to end after a signal before the answer
+_PARTING = deadline(2.0)  # seconds that a process may take to end after SIGTERM or SIGINT before the answer
+_SOON = deadline(0.1)  # seconds that it may take to end after another signal
 
 
 def known(action: Action, ctx: "RunContext") -> Action | Problem:
@@ -176,7 +178,7 @@ async def _signal(found: SessionProcess, action: SignalProcess, ctx: "RunContext
             problem = Problem("no signal was sent", "there is no such signal", "use TERM or KILL")
             return Outcome(1, problem=problem)
         await ctx.processes.signal(found.id, number)
-        await ctx.processes.ended(found.id, _PARTING if number in (signal.SIGTERM, signal.SIGINT) else _SETTLE)
+        await ctx.processes.ended(found.id, _PARTING if number in (signal.SIGTERM, signal.SIGINT) else _SOON)
     return Outcome(0, data={"process": found.id, "alive": found.alive, "state": state_of(found)})
 
 

@@ -8,6 +8,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from policy.model.deadline import deadline
 from policy.model.frozen import dataclass
 from policy.model.profile import MAIN
 from policy.model.verdict import Problem
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from runner.engine.budget import BudgetMeter
 
 _MOST_AT_ONCE = 8  # hooks of one event that run at the same time
-_CLOSING = 10.0  # seconds that hooks of the end of a session may take together
+_CLOSING = deadline(10.0)  # seconds that hooks of the end of a session may take together
 _LONGEST_FIELD = 200_000  # characters of one text in the input of a hook
 _JUDGE = (
     "You judge one event of a coding agent for a hook. Answer with one JSON object and nothing else: "

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from policy.model.deadline import deadline
 from policy.model.frozen import dataclass, replace
 from policy.model.verdict import Problem
 from runner.jobs.due_plan import lost_run, reported
@@ -31,7 +32,8 @@ FILE = "job.json"
 _KEPT = 20  # summaries of one job
 _LARGEST = 1 << 20  # bytes of a summary
 _VERSION = 1
-_LOOKS = 5  # attempts to get a lock
+_PATIENCE = deadline(0.05)  # seconds that another process may hold the lock
+_LOOK = 0.01  # seconds between two attempts to get it
 # SAFETY: open(2). No link is followed, and a pipe does not block.
 _SAFE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -273,13 +275,15 @@ class JobStore:
 
 def _locked(handle: int) -> bool:
     """Lock the file if no run holds its lock. A process that only looks at the lock holds it for a moment."""
-    for _ in range(_LOOKS):
+    until = time.monotonic() + _PATIENCE
+    while True:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return True
         except BlockingIOError:
-            time.sleep(0.01)
-    return False
+            if time.monotonic() >= until:
+                return False
+            time.sleep(_LOOK)
 
 
 def _reported(stored: StoredJob) -> StoredJob:

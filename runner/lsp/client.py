@@ -15,6 +15,7 @@ from pygls.protocol import JsonRPCProtocol, default_converter
 from pygls.uris import from_fs_path, to_fs_path
 from pygls.workspace import PositionCodec
 
+from policy.model.deadline import deadline
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem, ProblemError
 from runner import VERSION
@@ -24,7 +25,7 @@ MOST_DIAGNOSTICS = 500  # of one file
 _MOST_FILES = 2_000  # files whose diagnostics are kept
 _MOST_WAITING = 8 << 20  # bytes that a server does not read
 _MOST_OPEN = 32  # documents that are open at the same time
-_PARTING = 1.0  # seconds that a server has to answer to `shutdown`
+_PARTING = deadline(1.0)  # seconds that a server has to answer to `shutdown`
 _SETTLING = 0.3  # seconds that diagnostics may still change after the first ones
 
 _PROVIDERS = (

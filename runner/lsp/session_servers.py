@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from policy.model.action import EditFile, QueryCode, ReadFile, WriteFile
+from policy.model.deadline import deadline
 from policy.model.frozen import dataclass
 from policy.model.profile import MAIN
 from policy.model.secret_paths import inside
@@ -36,10 +37,10 @@ if TYPE_CHECKING:
 
 _START = 30.0  # seconds from the start of a server to its first answer
 _ANSWER = 20.0  # seconds for one answer
-_BASELINE = 1.0  # seconds that an edit waits for the diagnostics before it
+_BASELINE = deadline(1.0)  # seconds that an edit waits for the diagnostics before it
 _MOST_FAULTS = 3  # times that a server may end by itself in one session
 _LONGEST_HOVER = 6_000  # characters
-_DYING = 1.0  # seconds between the end of a connection and that of its process
+_DYING = deadline(1.0)  # seconds between the end of a connection and that of its process
 
 
 class CodeServerState(StrEnum):
@@ -425,14 +426,14 @@ class CodeServer:
         found: Sequence[Diagnosis] | None = ()
         if os.path.lexists(path):
             await self.shown(path, ctx)
-            found = await client.diagnostics(path, min(_BASELINE, self._all.options.wait))
+            found = await client.diagnostics(path, min(_BASELINE, deadline(self._all.options.wait)))
         return FileWatch(self, path, found) if found is not None else None
 
     async def after(self, path: str, before: "Sequence[Diagnosis]", ctx: "RunContext") -> str:
         """Return the errors of the file that were not there before, as text for the model."""
         content = await self.shown(path, ctx)
         client = self._client
-        found = await client.diagnostics(path, self._all.options.wait) if client is not None else None
+        found = await client.diagnostics(path, deadline(self._all.options.wait)) if client is not None else None
         if found is None or client is None:
             return ""
         known = [each.same for each in before]

@@ -11,11 +11,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from urllib.parse import parse_qs, urlsplit
 
+from policy.model.deadline import deadline
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem, ProblemError
 
 _LONGEST = 16384  # bytes of a request head
-_PATIENCE = 10.0  # seconds for one request
+_PATIENCE = deadline(10.0)  # seconds for one request
 _PAGE = "The sign-in is complete. You can close this window and return to the terminal."
 _ERROR = "The sign-in was not completed. Return to the terminal."
 _UNKNOWN = "This address is not known."

@@ -17,6 +17,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
+from policy.model.deadline import deadline
 from policy.model.verdict import Problem, ProblemError
 from runner import VERSION
 from runner.mcp.elicitation import ElicitedAnswer, ElicitedForm, ElicitedUrl, Elicitor
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 MOST_TOOLS = 2_000
 _MOST_PAGES = 100  # pages of one list
 _MOST_ROUNDS = 5  # times that a server may ask for input during one call
-_PARTING = 2.0  # seconds that the end of a connection may take
+_PARTING = deadline(2.0)  # seconds that the end of a connection may take
 
 ProgressListener = Callable[[str], None]
 

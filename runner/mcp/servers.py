@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from policy.model.action import CallServerTool, ReadServerResource
 from policy.model.assessment import Scope
+from policy.model.deadline import deadline
 from policy.model.frozen import dataclass
 from policy.model.tool_arguments import parsed
 from policy.model.tool_names import meets_name
@@ -39,11 +40,11 @@ if TYPE_CHECKING:
     from runner.mcp.stdio import PipeTransport
     from runner.mcp.wants import WantedRight
 
-_PATIENCE = 2.0  # seconds that a request waits for a server before the user is told
+_PATIENCE = deadline(2.0)  # seconds that a request waits for a server before the user is told
 _ENDING = 30.0  # seconds until the record of a process that ended must be complete
 _PAUSES = (1.0, 4.0, 15.0)  # seconds before each restart of a server that ended by itself
 _LONGEST_TEXT = 8_000  # characters of the instructions of one server
-_DYING = 1.0  # seconds between the end of a connection and that of its process
+_DYING = deadline(1.0)  # seconds between the end of a connection and that of its process
 _SHOWN = 600  # characters of what a server wrote last
 _MOST_CHANGES = 20  # times that a server may state that its tools have changed, in one session
 

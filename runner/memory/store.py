@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from policy.model.deadline import deadline
 from policy.model.frozen import dataclass, replace
 from runner.memory.note import Note, NoteError, NoteScope, file_text, is_name, numbered, parsed_note, slug, wrong
 from runner.state.workspace import workspace_key
@@ -26,7 +27,7 @@ INDEX = "MEMORY.md"
 MOST = 500  # notes of one folder
 _LARGEST = 16 << 10  # bytes of a file with its front matter
 _LOCK = ".lock"
-_PATIENCE = 5.0  # seconds that another process may keep the lock
+_PATIENCE = deadline(5.0)  # seconds that another process may keep the lock
 # SAFETY: open(2). No link is followed, and opening a pipe does not wait.
 _SAFE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 

@@ -18,6 +18,7 @@ from contextlib import aclosing, suppress
 
 import httpx
 
+from policy.model.deadline import deadline
 from policy.model.frozen import dataclass
 from runner.messages import ProviderError
 from runner.providers.failures import Failures, reason_in, wait_of
@@ -28,8 +29,8 @@ from runner.text.model_text import wire_json
 ANSWER_LIMIT = 64 << 20  # bytes of one whole answer, packed and unpacked
 ERROR_LIMIT = 64 << 10  # bytes of an error body that are read
 DOCUMENT_LIMIT = 4 << 20  # bytes of a list of models that are read
-ERROR_PATIENCE = 10.0  # seconds for an error body
-DRAIN_PATIENCE = 0.25  # seconds for the end of a body after its last event; then the connection is closed
+ERROR_PATIENCE = deadline(10.0)  # seconds for an error body
+DRAIN_PATIENCE = deadline(0.25)  # seconds for the end of a body after its last event; then the connection is closed
 
 # THREAT: these loggers write response headers and reason phrases, where a server may echo the key it was sent.
 _CHATTY = ("httpx", "httpcore.connection", "httpcore.http11", "httpcore.http2", "httpcore.proxy", "httpcore.socks")

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 MAGIC = b"ringfence warm 1"
 READY, GO, COLD, CODE = b"ready ", b"go\n", b"cold\n", b"code "  # what is said after the request
+# No `deadline`: nothing of `policy` is imported before the check that no other package has that name (T22).
 PATIENCE = 2.0  # seconds until a worker must be ready; the command runs cold then
 _HARMLESS = {"PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED"}  # variables of the interpreter that a worker can follow
 _OWN_FILES = {"fd", "proc"}  # folders in paths that lead each process to files of its own, however they are spelled

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
+from policy.model.deadline import deadline
 from policy.model.frozen import dataclass
 from policy.model.secret_paths import inside
 from runner.problems import ending_signals
@@ -21,7 +22,7 @@ from runner.secrets.secret import LONGEST, Secret, usable
 from runner.state.paths import only_owners_write
 from runner.text.phrases import os_reason
 
-PATIENCE = 10.0  # default time limit in seconds
+PATIENCE = deadline(10.0)  # default time limit in seconds
 _PIECES = re.compile(r"[\s=:,;&|<>()'\"@]+")  # separates the paths in one word
 
 # The variables that password managers need to find their store, their agent and a window. None contains a key.

@@ -9,13 +9,14 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
+from policy.model.deadline import deadline
 from runner.secrets.secret import Secret, usable
 
 if TYPE_CHECKING:
     from keyring.backend import KeyringBackend
 
 SERVICE = "ringfence"
-PATIENCE = 5.0  # seconds for one call; a locked keyring may wait for an invisible dialog
+PATIENCE = deadline(5.0)  # seconds for one call; a locked keyring may wait for an invisible dialog
 DEFAULT = "default"  # the account that has no name
 
 # fmt: off
@@ -56,8 +57,8 @@ class KeyringStore:
     again.
     """
 
-    def __init__(self, patience: float = PATIENCE) -> None:
-        self._patience = patience
+    def __init__(self, patience: float | None = None) -> None:
+        self._patience = PATIENCE if patience is None else patience
         self._opened: KeyringBackend | None = None
         self._hung = False
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Generic, TypeVar
 
+from policy.model.deadline import deadline
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem, ProblemError
 from runner.text.phrases import os_reason
@@ -18,7 +19,7 @@ from runner.text.strict_json import DuplicateNameError, parse_strictly
 from sandbox.inside.regular_file import NotRegularError, open_regular, read_descriptor
 
 _LARGEST = 16 << 20  # bytes
-_PATIENCE = 5.0  # seconds that another process may keep the lock
+_PATIENCE = deadline(5.0)  # seconds that another process may keep the lock
 _RACY = 100_000_000  # nanoseconds: two changes within this time may have the same modification time
 _MOST_KEPT = 1000  # number of broken files that are kept for one state file
 

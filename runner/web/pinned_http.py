@@ -20,6 +20,7 @@ import anyio.abc
 import httpcore2
 import httpx2
 
+from policy.model.deadline import deadline
 from policy.model.frozen import dataclass
 from policy.model.host_rule import HostRule, host_name, host_rule
 from policy.model.verdict import Problem
@@ -33,8 +34,8 @@ SMALL = 1 << 20  # bytes of one answer of a sign-in server, and of the text of a
 _BURST = 64 << 20  # bytes that one answer may have at once, in addition to `_STEADY`
 _STEADY = 1 << 20  # bytes that are added to the budget of one answer each second
 _LINE = 1024  # bytes that one line of an event stream counts in addition to its length
-_CONNECT, _WRITE = 10.0, 60.0  # seconds
-_CLOSE = 5.0  # seconds for the request that ends a session at the server
+_CONNECT, _WRITE = deadline(10.0), 60.0  # seconds
+_CLOSE = deadline(5.0)  # seconds for the request that ends a session at the server
 _LOOPBACK_NAMES = ("localhost", "ip6-localhost")
 EVENTS = "text/event-stream"
 

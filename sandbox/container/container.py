@@ -14,6 +14,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from policy.model.deadline import deadline
 from policy.model.verdict import READ_ONLY_TMP, Rights, Terms
 from sandbox.backend import DIRECT, Enforcement, Level, NetworkOptions, SandboxUnavailable, TerminalSize
 from sandbox.container import canary, create_body
@@ -29,10 +30,10 @@ _NEW_NETWORK = 0x40000000  # CLONE_NEWNET (setns(2))
 LOOKS = 0.2  # seconds between two checks of memory, and of a command that has closed its output
 EARLY = 0.05  # seconds until the first check: most commands have ended by then
 _GREETING = 64  # bytes of the output of the first process that are read
-_DIAL = 5.0  # seconds until a connection to a port inside counts as failed
+_DIAL = deadline(5.0)  # seconds until a connection to a port inside counts as failed
 _WORDS = 500  # characters of a daemon's error text
-DRAIN = 1.0  # seconds that streams may stay open after all processes that could hold them were killed
-GRACE = 0.15  # seconds for the streams to end after a limit was passed
+DRAIN = deadline(1.0)  # seconds that streams may stay open after all processes that could hold them were killed
+GRACE = deadline(0.15)  # seconds for the streams to end after a limit was passed
 if TYPE_CHECKING:
     from sandbox.egress.credential_injection import Broker
     from sandbox.egress.dialer import Resolve

@@ -11,6 +11,7 @@ import socket
 import threading
 from collections.abc import Awaitable, Callable, Iterable
 
+from policy.model.deadline import deadline
 from policy.model.host_rule import USUAL, HostRule, host_rule
 from policy.model.verdict import UNNAMED, Problem
 from sandbox.backend import DIRECT, NetworkOptions
@@ -19,9 +20,9 @@ from sandbox.egress.ledger import EgressRefused, Failed
 
 Resolve = Callable[[str, int], Awaitable[tuple[str, ...]]]
 
-CONNECT = 10.0  # seconds for one address
+CONNECT = deadline(10.0)  # seconds for one address
 _RESOLVING = 8  # names that are resolved at one time
-_RESOLVE = 10.0  # seconds for one name
+_RESOLVE = deadline(10.0)  # seconds for one name
 _ADDRESSES = 6  # addresses of one host that are tried
 # Names that an upstream proxy would resolve to its own machine or to a metadata service of a cloud.
 _OWN_NAMES = ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback")

@@ -7,10 +7,13 @@ import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from policy.model.deadline import deadline
+
 if TYPE_CHECKING:
     from sandbox.egress.credential_injection import CredentialMask
 
 CHUNK = 1 << 16  # bytes
+_PARTING = deadline(0.5)  # seconds for the other side to close the connection after the last bytes
 
 
 class Stream:
@@ -82,7 +85,7 @@ class Stream:
         """End the stream such that the last bytes arrive although unread input remains (RFC 9112, 9.6)."""
         with contextlib.suppress(OSError, TimeoutError):
             self.sock.shutdown(socket.SHUT_WR)
-            async with asyncio.timeout(0.5):
+            async with asyncio.timeout(_PARTING):
                 for _ in range(64):
                     if not await self.loop.sock_recv(self.sock, CHUNK):
                         return

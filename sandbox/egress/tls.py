@@ -4,11 +4,13 @@ import asyncio
 import contextlib
 import ssl
 
+from policy.model.deadline import deadline
 from sandbox.egress.ledger import Failed
 from sandbox.egress.stream import CHUNK, Stream
 
 ALPN = ["http/1.1"]
-HANDSHAKE = 10.0  # seconds
+_ABORT = deadline(1.0)  # seconds to send the record that breaks a session
+HANDSHAKE = deadline(10.0)  # seconds
 _BROKEN = b"\x15\x03\x03\x00\x02\x02\x50"  # an alert in the clear: fatal, internal_error (RFC 8446, 6)
 
 
@@ -73,7 +75,7 @@ class Secured(Stream):
         # Some libraries (Python's `ssl`, measured with 3.11) take a reset for the end; a record that is no part of this
         # session is an error to all (RFC 8446, 5.2).
         with contextlib.suppress(OSError, TimeoutError):
-            async with asyncio.timeout(1), self._sending:
+            async with asyncio.timeout(_ABORT), self._sending:
                 await self.loop.sock_sendall(self.sock, _BROKEN)
                 return
         await self.inner.abort()

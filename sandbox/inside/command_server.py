@@ -22,7 +22,6 @@ from sandbox.inside.watchdog import WALL, Watchdog, send_signal
 # All signals are named, because glibc needs an additional system call for each one that is not.
 RESET = sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
 PROCESSORS = len(os.sched_getaffinity(0))
-PARTING = 0.04  # seconds between SIGTERM and SIGKILL; the runner waits more than three times as long for the answer
 AWAKE = 0.0005  # seconds of polling after a wake: the runner's scan of a workspace of usual size takes less
 TAKEN = 0.0001  # seconds: if sched_yield(2) takes longer, another process needs the processor
 ROOM = socket.CMSG_LEN(12)  # bytes for three descriptors
@@ -195,9 +194,9 @@ class CommandServer:
                     self.signal_all(pid, signal.Signals(int(str(request["number"]))))
                     continue
                 ended = str(request["why"])
-                if ended == "watch":  # at SIGTERM Git removes its locks; others get only PARTING seconds more
+                if ended == "watch":  # at SIGTERM Git removes its locks; others get only some milliseconds more
                     self.signal_all(pid, signal.SIGTERM)
-                    time.sleep(PARTING)
+                    time.sleep(float(str(request["parting"])))
             elif ended is None:
                 ended = self.watchdog.excess(lambda number: self.signal_all(pid, number))
                 reap_others(pid)

@@ -11,6 +11,7 @@ import threading
 import time
 from itertools import count
 
+from policy.model.deadline import deadline
 from policy.model.frozen import dataclass
 from sandbox.linux.cgroup_places import (
     CPU,
@@ -31,7 +32,7 @@ ALL = (MEMORY, PIDS, CPU)
 _HELPER = 16 << 20  # bytes of the helper itself, in addition to the memory of its commands
 _PROCESSES = 3  # processes of the helper: its two halves, and a launcher (bubblewrap)
 _STUBBORN = 1000  # refused forks after which a command counts as a fork bomb
-_PATIENCE = 0.5  # seconds until a group must be empty after everything in it was killed
+_PATIENCE = deadline(0.5)  # seconds until a group must be empty after everything in it was killed
 _numbers = count()
 _looking = threading.Lock()  # groups are made by several threads, but the runner's own group is prepared once
 _living: set[str] = set()  # names of the groups of this process

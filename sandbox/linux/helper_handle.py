@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from policy.describe.phrases import plain
+from policy.model.deadline import deadline
 from policy.model.frozen import dataclass, field
 from sandbox.backend import DIRECT, Enforcement, Listener, NetworkOptions
 from sandbox.linux.cgroup import ControlGroup
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 HANDED = 6  # descriptors that may come with `ready`
 READY = 30.0  # seconds until a helper that does not answer counts as failed
 _PROCESSORS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
-GRACE = 0.15  # seconds a helper has to end a command before it is killed itself: cancel stays under 200 ms
+GRACE = deadline(0.15)  # seconds a helper has to end a command before it is killed itself: cancel stays under 200 ms
+PARTING = deadline(0.04)  # seconds between SIGTERM and SIGKILL; GRACE is more than three times as long
 
 
 @dataclass(slots=True, eq=False)
@@ -153,7 +155,7 @@ class HelperHandle:
             if ended is not None:
                 # The helper ends its command. If it does not answer in time, the helper itself is killed.
                 with contextlib.suppress(OSError):
-                    exchange.send({"op": "stop", "why": ended}, [])
+                    exchange.send({"op": "stop", "why": ended, "parting": PARTING}, [])
                 await exchange.settle(GRACE)
                 if exchange.line is None:
                     self.kill()

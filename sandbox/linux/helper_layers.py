@@ -19,6 +19,7 @@ import threading
 from collections import deque
 from collections.abc import Iterable
 
+from policy.model.deadline import deadline
 from policy.model.secret_paths import inside
 from sandbox.backend import ChangeLayer
 from sandbox.inside import safe_rmtree
@@ -26,8 +27,8 @@ from sandbox.inside.layer_switch import DONE, NEXT
 from sandbox.workspace.layer import prepare
 
 COMMANDS = 8  # layers of a helper that serves more than one command
-LAST = 10.0  # seconds until killed processes must have ended; only a file system that hangs takes longer
-_SWITCHED = 1.0  # seconds until the next overlay must be attached
+LAST = deadline(10.0)  # seconds until killed processes must have ended; only a file system that hangs takes longer
+_SWITCHED = deadline(1.0)  # seconds until the next overlay must be attached
 _ACCESS = ("system.posix_acl_access", "system.posix_acl_default")  # acl(5)
 
 Identity = tuple[object, ...]

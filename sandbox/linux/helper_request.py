@@ -10,6 +10,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from policy.model.deadline import deadline
 from policy.model.verdict import Problem
 from sandbox.backend import Enforcement, Listener, Outcome, OutputBuffer, Used
 from sandbox.linux import helper_process
@@ -29,7 +30,7 @@ _AWAKE = 0.0015
 _TAKEN = 0.0001  # seconds: if sched_yield(2) takes longer, another process needs the processor
 _LOOK = 0.2  # seconds between two checks of the limits
 _DIGITS = 16  # digits of the largest number of milliseconds or KiB that is accepted from a helper
-_DRAIN = 1.0  # seconds that streams may stay open after the helper has killed all processes that could hold them
+_DRAIN = deadline(1.0)  # seconds that streams may stay open after all processes that could hold them were killed
 
 
 class Interrupted(BaseException):

@@ -11,12 +11,14 @@ import socket
 import struct
 import time
 
+from policy.model.deadline import deadline
 from policy.model.glob import late
 from sandbox.backend import Violation
 
 _NETLINK_AUDIT, _READLOG = 9, 1
 _GET, _LANDLOCK_ACCESS, _LANDLOCK_DOMAIN = 1000, 1423, 1424
-_PATIENCE = 0.02  # seconds to wait for records, which a thread of the kernel sends
+_ANSWER = deadline(0.1)  # seconds for the kernel to say whether it audits
+_PATIENCE = deadline(0.02)  # seconds to wait for records, which a thread of the kernel sends
 _ACCESS = late(
     r"audit\((?P<when>\d+\.\d+):\d+\): domain=(?P<domain>[0-9a-f]+) blockers=(?P<blockers>[\w.,]+)"
     r'(?: (?:path|name)=(?P<path>"[^"]*"|[0-9A-F]+))?'
@@ -96,7 +98,7 @@ def feed() -> Feed | None:
     kinds = (socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_AUDIT)
     try:
         with socket.socket(*kinds) as asking:
-            asking.settimeout(0.1)
+            asking.settimeout(_ANSWER)
             asking.send(struct.pack("=IHHII", 16, _GET, 1, 1, 0))  # NLM_F_REQUEST
             kind = 0
             while kind != _GET:

@@ -12,10 +12,11 @@ import termios
 import time
 
 from policy.model.action import RunArgv, RunScript
+from policy.model.deadline import deadline
 from policy.model.verdict import Permit
 from sandbox.backend import Listener, Outcome, SandboxUnavailable, TerminalSize, argv_of
 from sandbox.linux.command_watch import CommandWatch
-from sandbox.linux.helper_handle import GRACE, HelperHandle
+from sandbox.linux.helper_handle import GRACE, PARTING, HelperHandle
 from sandbox.linux.helper_process import send
 from sandbox.linux.helper_request import ended_outcome, not_started
 from sandbox.linux.process_watch import LateFiles
@@ -24,7 +25,7 @@ from sandbox.linux.supervised_process import END_OF_FILE, LOOK, TAIL, FinishOutc
 READY = 30.0  # seconds until a helper that does not start its command counts as failed
 _AT_ONCE = 0.002  # seconds of waiting for the start without the event loop
 _CHUNK = 1 << 16  # bytes
-_DRAIN = 1.0  # seconds that the streams may stay open after all processes that could hold them were killed
+_DRAIN = deadline(1.0)  # seconds that the streams may stay open after all processes that could hold them were killed
 
 
 class LinuxProcess(SupervisedProcess):
@@ -296,7 +297,7 @@ class LinuxProcess(SupervisedProcess):
         if ended is not None:
             # The helper ends its command. If it does not answer in time, the helper itself is killed.
             with contextlib.suppress(OSError):
-                send(self._control, {"op": "stop", "why": ended}, [])
+                send(self._control, {"op": "stop", "why": ended, "parting": PARTING}, [])
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(GRACE):
                     await self._answered.wait()

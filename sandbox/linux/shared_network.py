@@ -8,10 +8,11 @@ import os
 import socket
 import subprocess
 
+from policy.model.deadline import deadline
 from sandbox.linux.helper_process import import_folder, interpreter
 
 _NS_GET_USERNS = 0xB701  # ioctl_ns(2): the user namespace that owns a namespace
-_PATIENCE = 15.0  # seconds: more than the program needs for both addresses
+_PATIENCE = deadline(15.0)  # seconds: more than the program needs for both addresses
 _LISTENING = "0A"  # the state of a listening socket in /proc/net/tcp (include/net/tcp_states.h)
 
 

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from policy.model.action import ConvertDocument, RunArgv, RunScript
+from policy.model.deadline import deadline
 from policy.model.verdict import Limits, Permit, Rights, Terms
 from sandbox.backend import (
     DIRECT,
@@ -49,7 +50,7 @@ from sandbox.workspace.protected_paths import Scan
 NO_LAYER = "macOS has no overlay file system"
 _PROGRAM = "/usr/bin/sandbox-exec"
 _TICK = 0.01  # seconds between two looks at whether a command has ended
-_DRAIN = 1.0  # seconds that streams may stay open after the process group was killed
+_DRAIN = deadline(1.0)  # seconds that streams may stay open after the process group was killed
 _MOST = 600_000  # bytes of profile and parameters: a command line holds a megabyte (sysctl kern.argmax)
 _TRIES = r"""secret=$0 target=$1 port=$2 pid=$3
 try() { if ( eval "$2" ) >/dev/null 2>&1; then echo "$1 0"; else echo "$1 1"; fi; }

@@ -15,10 +15,12 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
+from policy.model.deadline import deadline
 from policy.model.frozen import dataclass
 from sandbox.inside.safe_rmtree import closing
 
 _SOCK_DIAG, _BY_FAMILY, _DUMP = 4, 20, 0x301  # NETLINK_SOCK_DIAG, SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST | NLM_F_DUMP
+_PATIENCE = deadline(5.0)  # seconds for the kernel to send its list
 _ERROR, _DONE = 2, 3  # NLMSG_ERROR, NLMSG_DONE
 _NAME, _VFS = 0, 1  # UNIX_DIAG_NAME, UNIX_DIAG_VFS: both the attribute and the bit that requests it
 _HEADER, _ANSWER, _ATTRIBUTE = struct.Struct("=IHHII"), 16, struct.Struct("=HH")
@@ -111,7 +113,7 @@ def bound_sockets() -> list[BoundSocket]:
 def _listed() -> Iterator[BoundSocket]:
     """Yield the sockets from the kernel's list. Raises OSError if the kernel has none."""
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _SOCK_DIAG) as link:
-        link.settimeout(5.0)
+        link.settimeout(_PATIENCE)
         wanted = struct.pack("=BBHIIIII", socket.AF_UNIX, 0, 0, 0xFFFFFFFF, 0, 1 << _NAME | 1 << _VFS, 0, 0)
         link.sendto(_HEADER.pack(_HEADER.size + len(wanted), _BY_FAMILY, _DUMP, 1, 0) + wanted, (0, 0))
         while True:

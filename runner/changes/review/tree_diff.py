@@ -9,6 +9,7 @@ import stat
 import time
 from collections.abc import Callable
 
+from policy.model.deadline import deadline
 from policy.model.frozen import dataclass
 from policy.model.secret_paths import folded
 from runner.changes import safe_open
@@ -18,7 +19,7 @@ from sandbox.inside import safe_rmtree
 from sandbox.inside.regular_file import read_descriptor
 
 GIT = ".git"
-LEAST = 5.0  # seconds for a comparison if the time of the run is already over
+LEAST = deadline(5.0)  # seconds for a comparison if the time of the run is already over
 OVERTIME = "the time limit was reached before it was compared"
 LARGEST = 100 << 20  # bytes of a file that is put into a patch
 

@@ -11,9 +11,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from policy.model.deadline import deadline
 from policy.model.verdict import Problem, ProblemError
 
-PATIENCE = 15.0  # seconds to wait until another `agent` in this workspace has finished its scan
+PATIENCE = deadline(15.0)  # seconds to wait until another `agent` in this workspace has finished its scan
 
 
 class UndoError(ProblemError):

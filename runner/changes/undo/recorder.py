@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from policy.model.action import EditFile, RunArgv, RunScript, WriteFile
+from policy.model.deadline import deadline
 from policy.model.facts import Facts
 from policy.model.frozen import dataclass
 from policy.model.secret_paths import inside
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from runner.changes.transaction.transaction import Transaction, Transferred
     from runner.changes.undo.revert import RevertRecord, RevertResult
 
-_SLOW = 1.0  # seconds of a first scan from which on its duration is reported
+_SLOW = deadline(1.0)  # seconds of a first scan from which on its duration is reported
 _SAID = frozenset((file_state.TOO_BIG, file_state.NO_ROOM, file_state.CLOSED, file_state.MOVING, file_state.TOO_DEEP))
 _UNKNOWN = 1 << 53  # larger than every step: used if the list cannot be read, so that no action counts as later
 _LONGEST = 1000  # characters of the note for the model about a /rewind

@@ -4,12 +4,13 @@ import asyncio
 import logging
 import os
 
+from policy.model.deadline import deadline
 from runner.agent.startup import RunArgs
 from runner.frontends.wire_lines import LibraryLog, WireLines, moved_streams, run_protocol
 from runner.problems import Exit
 from runner.stderr import say
 
-_GOODBYE = 2.0  # seconds for the last messages
+_GOODBYE = deadline(2.0)  # seconds for the last messages
 
 
 def start_acp(args: RunArgs) -> int:

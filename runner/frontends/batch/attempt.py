@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import runner
+from policy.model.deadline import deadline
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem
 from runner.config.trust.session_check import now
@@ -87,8 +88,8 @@ async def attempt(
     return result_of(task, number, gone, started)
 
 
-_GRACE = 15.0  # seconds for a process to close its sandbox and its audit log after SIGTERM
-_REST = 5.0  # seconds to read the output that is still in the pipes
+_GRACE = deadline(15.0)  # seconds for a process to close its sandbox and its audit log after SIGTERM
+_REST = deadline(5.0)  # seconds to read the output that is still in the pipes
 _LOOK = 0.05  # seconds between two checks of the exit status
 _TAIL = 8192  # bytes of stderr that are kept
 _LONGEST = 32 << 20  # bytes of an event that is parsed

@@ -8,6 +8,7 @@ runs in a process of its own, so that nothing that it waits for can delay the an
 import os
 import sys
 
+from policy.model.deadline import deadline
 from runner.frontends.guard.answering import UNREADABLE, Rendered, answer_bytes, words_of
 
 TYPE_CHECKING = False  # the name that type checkers know, without the import of `typing`
@@ -15,11 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-DEADLINE = 20.0  # seconds until the answer; `--install` sets the time limit of the agent to `TIME_LIMIT`
+DEADLINE = deadline(20.0)  # seconds until the answer; `--install` sets the time limit of the agent to `TIME_LIMIT`
 TIME_LIMIT = 60  # seconds
 _LONGEST_INPUT = 16 << 20  # bytes; not from `call`, whose import takes as long as an answer
-_PATIENCE = 12.0  # seconds until a worker must have answered; the hook judges by itself then
-_INPUT_TIME = 5.0  # seconds until the input must be complete
+_PATIENCE = deadline(12.0)  # seconds until a worker must have answered; the hook judges by itself then
+_INPUT_TIME = deadline(5.0)  # seconds until the input must be complete
 
 
 def run_hook(words: list[str], *, worker: bool = False) -> int:

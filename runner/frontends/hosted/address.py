@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from policy.model.deadline import deadline
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem, ProblemError
 from runner.problems import Exit, Stopped, usage
@@ -23,7 +24,7 @@ from runner.state.socket_path import short_path
 _LOCK = ".lock"
 _LENGTH = 16  # characters of a whole ID
 _LONGEST_DESCRIPTION = 1 << 20  # bytes
-_PROBE = 2.0  # seconds until a session has accepted a connection
+_PROBE = deadline(2.0)  # seconds until a session has accepted a connection
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 
+from policy.model.deadline import deadline
 from policy.model.verdict import Problem
 from runner.audit.records import AnsweringClient
 from runner.events import ErrorRaised, Event
@@ -22,10 +23,10 @@ from runner.text.strict_json import parse_strictly
 
 MOST_CLIENTS = 16
 MOST_UNREAD = 8 << 20  # bytes that may wait for one client, beside the replay
-_PATIENCE = 10.0  # seconds until a client has sent its first line
+_PATIENCE = deadline(10.0)  # seconds until a client has sent its first line
 _AHEAD = 1 << 20  # bytes of one client's lines that may wait
 _LEAST = 1 << 16  # bytes that a line counts at least
-_GOODBYE = 2.0  # seconds for the last lines
+_GOODBYE = deadline(2.0)  # seconds for the last lines
 _NOT_READING = "it does not read what the session sends"
 
 

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Mapping
 
+from policy.model.deadline import deadline
 from policy.model.verdict import Problem
 from runner.frontends.hosted.address import HostedError, HostedSession, NotHosted, find_hosted, hosted_sessions
 from runner.frontends.hosted.connection import HostedConnection, event_of, own_name
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
     from runner.agent.options import Given
 
 _ORDERLY = 20.0  # seconds until a session that was asked to end has ended
-_HURRIED = 5.0  # seconds after SIGTERM
+_HURRIED = deadline(5.0)  # seconds after SIGTERM
+_KILLED = deadline(5.0)  # seconds after SIGKILL
 
 
 def session_row(each: HostedSession, now: float) -> str:
@@ -67,7 +69,10 @@ def stop_session(each: HostedSession, environ: Mapping[str, str]) -> str:
         elif not _is_host(process):
             why = f"nothing listens at its socket, and process {process} is another program"
             raise HostedError(Problem(f"the session {each.id[:8]} was not ended", why, "see `agent ps`"))
-        for number, patience, said in ((signal.SIGTERM, _HURRIED, "ended by SIGTERM"), (signal.SIGKILL, 5.0, "killed")):
+        for number, patience, said in (
+            (signal.SIGTERM, _HURRIED, "ended by SIGTERM"),
+            (signal.SIGKILL, _KILLED, "killed"),
+        ):
             try:
                 signal.pidfd_send_signal(handle, number)
             except ProcessLookupError:

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from policy.model.deadline import deadline
 from policy.model.verdict import Problem
 from runner.agent.agent import Agent
 from runner.agent.startup import RunArgs, prepare_start
@@ -38,7 +39,7 @@ IDLE = 1800.0  # seconds without clients and work after which a session ends
 _LOOK = 5.0  # seconds between two looks at the socket and at the clock
 _SOON = 0.1  # seconds until a change is in the description
 _WORKING = 0.5  # seconds between two looks whether the work goes on
-_LAST = 5.0  # seconds for an orderly end after the resident process is gone
+_LAST = deadline(5.0)  # seconds for an orderly end after the resident process is gone
 _TITLE = 80  # characters
 
 

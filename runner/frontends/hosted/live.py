@@ -7,6 +7,7 @@ import signal
 import termios
 import threading
 
+from policy.model.deadline import deadline
 from runner.frontends.hosted.cards import QuestionDialogue
 from runner.frontends.hosted.connection import HostedConnection, event_of
 from runner.frontends.hosted.line import InputLine
@@ -16,7 +17,7 @@ from runner.problems import Exit
 from runner.text.json_line import json_line
 
 _PIECE = 1 << 18  # bytes
-_GOODBYE = 2.0  # seconds for an orderly end after a signal
+_GOODBYE = deadline(2.0)  # seconds for an orderly end after a signal
 
 
 class LiveTerminal:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
+from policy.model.deadline import deadline
 from policy.model.frozen import replace as changed
 from policy.model.profile import MAIN
 from policy.model.verdict import Problem
@@ -39,7 +40,7 @@ from runner.stderr import print_problem, unexpected
 from runner.text.phrases import os_reason
 from runner.text.sanitize import one_line
 
-_GRACE = 10.0  # seconds for a run to end its commands and its record after the resident process is gone
+_GRACE = deadline(10.0)  # seconds for a run to end its commands and its record after the resident process is gone
 _LONGEST_DENIAL = 300  # characters
 
 

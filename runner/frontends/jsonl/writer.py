@@ -17,6 +17,7 @@ from functools import partial
 from types import TracebackType
 from typing import Self
 
+from policy.model.deadline import deadline
 from policy.model.verdict import Problem
 from runner.events import CommandOutput, ErrorRaised, Event
 from runner.problems import Exit, Stopped, known_problem
@@ -25,8 +26,8 @@ from runner.stderr import unwritten
 from runner.text.json_line import utc_now
 
 MOST = 16 << 20  # bytes that may wait for the reader
-PATIENCE = 10.0  # seconds to wait for room if so many bytes wait; a reader that is only slow makes room in this time
-_GOODBYE = 2.0  # seconds for the last lines after a signal or an error
+PATIENCE = deadline(10.0)  # seconds to wait for room if so many bytes wait; a slow reader makes room in this time
+_GOODBYE = deadline(2.0)  # seconds for the last lines after a signal or an error
 _PIECE = 1 << 16  # bytes of one write
 _LOOK = 1000  # milliseconds between two checks if the writer has ended
 

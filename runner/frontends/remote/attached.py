@@ -6,6 +6,7 @@ import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+from policy.model.deadline import deadline
 from policy.model.verdict import Problem, ProblemError
 from runner.frontends.remote.scope import TokenScope
 from runner.resident import peer_of
@@ -14,7 +15,7 @@ from runner.text.json_line import json_line
 from runner.text.phrases import os_reason
 
 _LONGEST = 32 << 20  # bytes of one event
-_PATIENCE = 10.0  # seconds until a session must answer
+_PATIENCE = deadline(10.0)  # seconds until a session must answer
 
 
 class SessionGone(ProblemError):

@@ -17,6 +17,7 @@ from websockets.datastructures import Headers
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
+from policy.model.deadline import deadline
 from policy.model.verdict import ProblemError
 from runner.frontends.remote.door import Door, HttpRefusal, PageRequest, security_headers
 from runner.frontends.remote.tokens import Token
@@ -28,9 +29,9 @@ if TYPE_CHECKING:
 
 MOST_PAGES = 32  # open WebSockets
 MOST_OF_TOKEN = 8  # of them for one token
-_SILENCE = 10.0  # seconds for the TLS handshake, and then for the head of a request
+_SILENCE = deadline(10.0)  # seconds for the TLS handshake, and then for the head of a request
 _PING = 20.0  # seconds between two pings, and until the answer to one
-_GOODBYE = 3.0  # seconds for the end of a connection
+_GOODBYE = deadline(3.0)  # seconds for the end of a connection
 _STATUS = {
     200: "OK", 204: "No Content", 401: "Unauthorized", 403: "Forbidden", 404: "Not Found", 405: "Method Not Allowed",
     421: "Misdirected Request", 429: "Too Many Requests", 503: "Service Unavailable",

@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from policy.model.deadline import deadline
 from policy.model.verdict import Problem
 from runner import resident
 from runner.frontends.resident import forecast
@@ -47,9 +48,9 @@ MOST = 64  # workers at the same time; further clients wait, and run cold after 
 BACKLOG = 512  # clients that may wait
 _LOOK = 10.0  # seconds between two looks at the clock, the files and the jobs
 _LATER = 0.1  # seconds for a command to end before a new worker starts, which would slow it down, if another one waits
-_END = 8.0  # seconds for waiting workers to end; killed ones would leave the folders of their helpers
+_END = deadline(8.0)  # seconds for waiting workers to end; killed ones would leave the folders of their helpers
 _REQUEST = 1 << 20  # bytes of a request
-_PATIENCE = 1.0  # seconds for a client to send its request
+_PATIENCE = deadline(1.0)  # seconds for a client to send its request
 
 DueJobs = Callable[[float], list[list[str]]]
 

@@ -11,9 +11,10 @@ import sys
 import time
 from dataclasses import dataclass
 
+from policy.model.deadline import deadline
 from runner.text.json_line import utc_now, utc_time
 
-_GRACE = 3.0  # seconds for a process to end by itself after SIGTERM
+_GRACE = deadline(3.0)  # seconds for a process to end by itself after SIGTERM
 _MOST = 1 << 20  # bytes of the log, after which it begins anew
 
 

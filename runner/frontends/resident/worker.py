@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 
+from policy.model.deadline import deadline
 from runner.audit.stores.sqlite import close_ahead
 from runner.ending import finished
 from runner.frontends.resident.forecast import Forecast, ReceivedForecast, encoded, forget, prepare
@@ -29,7 +30,7 @@ from sandbox.inside import syscalls
 from sandbox.linux.prepared_helper import WorkerSpare
 
 BUSY, STARTED, DONE = b"busy", b"started", b"done"  # what a worker reports
-_PATIENCE = 5.0  # seconds for a client to send the whole request, or to say `go`
+_PATIENCE = deadline(5.0)  # seconds for a client to send the whole request, or to say `go`
 _LONGEST = 16 << 20  # bytes of a request; the kernel limits arguments and environment together to 6 MiB, execve(2)
 _SETSIG = 10  # F_SETSIG of Linux, fcntl(2)
 _DEATH = 1  # PR_SET_PDEATHSIG, prctl(2)

@@ -19,6 +19,7 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from policy.model.deadline import deadline
 from policy.model.verdict import Problem
 from runner.frontends.serve.token_file import TokenFile
 from runner.frontends.wire_lines import LONGEST_MESSAGE
@@ -39,9 +40,9 @@ PATH = "/mcp"
 MOST_CONNECTIONS = 64
 _MOST_SESSIONS = 32  # of clients of the older generation
 _LONGEST_HEAD = 32 << 10  # bytes of the request line and the headers
-_SILENCE = 10.0  # seconds in which a new connection must send the head of a request
+_SILENCE = deadline(10.0)  # seconds in which a new connection must send the head of a request
 _IDLE = 30  # seconds between two requests of a connection
-_GOODBYE = 1  # seconds for open answers at the end
+_GOODBYE = round(deadline(1))  # seconds for open answers at the end
 
 
 class HttpTransport:

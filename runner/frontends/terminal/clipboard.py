@@ -7,10 +7,11 @@ import shutil
 import sys
 from collections.abc import Mapping
 
+from policy.model.deadline import deadline
 from policy.model.verdict import Problem
 from runner.messages import ImageBlock
 
-_SECONDS = 5.0
+_SECONDS = deadline(5.0)
 _MOST = 32 << 20  # bytes
 # THREAT T250: PATH is not used, because it may contain a folder of a workspace.
 _FOLDERS = ("/usr/bin", "/bin", "/usr/local/bin", "/opt/homebrew/bin", "/run/current-system/sw/bin")

@@ -9,6 +9,7 @@ from pygments.lexer import Lexer
 from pygments.lexers import get_lexer_by_name
 from pygments.token import Comment, Keyword, Name, Number, Operator, String, Text, _TokenType
 
+from policy.model.deadline import deadline
 from runner.frontends.tui.rows import Fragments, chop, hang, safe, wrap
 from runner.frontends.tui.theme import Theme
 from runner.text.sanitize import visible
@@ -27,7 +28,7 @@ _PROSE = frozenset({"console", "none", "output", "plain", "plaintext", "text", "
 _SAME = {"jsx": "js", "shell": "bash", "golang": "go", "terraform": "hcl", "svelte": "html", "vue": "html"}
 _HUNK = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
 _LONGEST = 300  # characters of a line: a longer line gets no colours, which avoids the worst case of a lexer
-_SLOW = 0.25  # seconds of processor time for one call; a language that takes longer gets no colours from then on
+_SLOW = deadline(0.25)  # seconds of processor time for one call; a language that takes longer loses its colours
 
 
 def code_rows(info: str, lines: Sequence[str], width: int, theme: Theme, before: Sequence[str] = ()) -> list[Fragments]:

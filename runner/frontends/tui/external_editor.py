@@ -10,10 +10,11 @@ import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from policy.model.deadline import deadline
 from sandbox.inside.descendants import descendants
 
 _USUAL = ("/usr/bin/editor", "/usr/bin/nano", "/usr/bin/pico", "/usr/bin/vi", "/usr/bin/emacs")
-_PATIENCE = 2.0  # seconds for an editor to save its text and restore the terminal after SIGTERM
+_PATIENCE = deadline(2.0)  # seconds for an editor to save its text and restore the terminal after SIGTERM
 # Leaves the alternate screen and shows the cursor, for a killed editor that did not restore the terminal.
 _LEFT = "\x1b[?1049l\x1b[?25h"
 

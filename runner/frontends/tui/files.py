@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from policy.model.deadline import deadline
 from runner.frontends.tui.menu import MenuEntry, Proposals, best
 from sandbox.inside.regular_file import read_start
 
@@ -16,7 +17,7 @@ _TOKEN = re.compile(r'(?:^|(?<=\s))@(?:"([^"\n]*)|([^\s"]*))$')
 _FRESH = 10.0  # seconds until a list is read again
 _MOST, _DEEPEST = 20_000, 12  # names of a list, and levels of folders
 _SHOWN = 50  # proposals
-_LONGEST = 4.0  # seconds to read a list: files that are not found in this time are not proposed
+_LONGEST = deadline(4.0)  # seconds to read a list: files that are not found in this time are not proposed
 _LIST, _LINES = 1 << 16, 1000  # bytes and lines that are read of one ignore list of Git
 _HEAVY = frozenset({"node_modules", "__pycache__", "venv", "target", "dist", "build"})  # many generated files
 
