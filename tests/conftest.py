@@ -13,6 +13,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
+import tests.support.long_deadlines  # noqa: F401  # before all modules of the program
 from runner.secrets import secret
 from tests.support import own_environment
 from tests.support.container_bench import Dock, dock
