@@ -30,6 +30,8 @@ import atexit, functools, gc, importlib, io, json, os, pkgutil, socket, sys, thr
 found = list(sys.path)
 
 def imported():
+    from policy.model.deadline import stretch
+    stretch(10.0)  # before the modules with deadlines, as in the other processes of the tests (`long_deadlines`)
     for name in ("policy", "sandbox", "tools", "runner"):
         package = importlib.import_module(name)
         for each in pkgutil.walk_packages(package.__path__, f"{name}."):
@@ -40,6 +42,8 @@ def imported():
         "rich.markdown", "rich.panel", "rich.pretty", "rich.traceback", "secretstorage", "typer._adapters",
     ):
         importlib.import_module(name)
+    from runner.resident import client
+    client.PATIENCE *= 10.0
 
 def become(asked, files):
     # The same state that the interpreter makes at its start.

@@ -3,6 +3,7 @@
 A process of its own, because the tests run as root and as another user, and one Python process has one user.
 """
 
+# ruff: noqa: E402  # the deadlines are raised before the modules that have them are imported
 import asyncio
 import base64
 import contextlib
@@ -13,6 +14,10 @@ import sys
 from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any
+
+from policy.model.deadline import stretch
+
+stretch(10.0)  # as in the other processes of the tests (`long_deadlines`)
 
 from policy.model import action as actions
 from policy.model.profile import Profile
