@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.agent_program import impatient
 from tests.support.cli_harness import AGENT, CliHarness
 
 
@@ -190,7 +191,7 @@ def test_an_input_that_does_not_end_is_a_denial(place: CliHarness) -> None:
     try:
         os.write(writer, b'{"hook_event_name": ')
         done = subprocess.run(
-            [AGENT, "guard", "hook", "claude"],
+            [*impatient("runner.frontends.guard.hook", "_INPUT_TIME", 0.3), "guard", "hook", "claude"],
             stdin=reader,
             cwd=place.work,
             env=place.environ,

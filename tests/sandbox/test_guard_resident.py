@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.agent_program import impatient
 from tests.support.cli_harness import AGENT, CliHarness
 from tests.support.resident_process import PATIENCE, resident, served, short_place, until
 
@@ -108,7 +109,7 @@ def test_a_worker_that_dies_is_no_answer(place: CliHarness) -> None:
         for child in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
             os.kill(int(child), signal.SIGSTOP)
         hook = subprocess.Popen(
-            [AGENT, "guard", "hook", "claude", "--warm"],
+            [*impatient("runner.resident.client", "PATIENCE", 0.3), "guard", "hook", "claude", "--warm"],
             env=place.environ,
             cwd=place.work,
             stdin=subprocess.PIPE,

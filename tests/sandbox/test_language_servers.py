@@ -18,6 +18,7 @@ from policy.model.tier import Mode
 from runner.audit.chain import Wanted
 from runner.engine.tool_calls import ModelCall
 from runner.loop import handle_call
+from runner.lsp import client as lsp_client
 from runner.lsp import framing, session_servers
 from runner.lsp.session_servers import CodeServerState
 from runner.messages import ToolCall, joined_text
@@ -50,6 +51,12 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> str:
     """Wait for the diagnostics of an edit as long as it takes, and return the setting that this needs."""
     monkeypatch.setattr(session_servers, "_BASELINE", PATIENCE)
     return f'[code]\nwait = "{PATIENCE:.0f}s"\n'
+
+
+def no_wait_for_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shorten the waits for a process that does not end by itself, and does not answer to a request to end."""
+    monkeypatch.setattr(session_servers, "_DYING", 0.1)
+    monkeypatch.setattr(lsp_client, "_PARTING", 0.1)
 
 
 def run(work: Any) -> None:
@@ -321,6 +328,8 @@ def test_a_fault_of_a_server_is_a_plain_message(
     # The limits are for a window of some seconds, in which a busy machine reads only a part of a flood.
     monkeypatch.setattr(framing, "_WINDOW", 600.0)
     monkeypatch.setattr(framing, "_MOST_MESSAGES", 2_000)
+    if kind != "ends":
+        no_wait_for_its_end(monkeypatch)
     (place / "home/work/one.x").write_text("one\n")
 
     async def use() -> None:
@@ -367,6 +376,7 @@ def test_the_next_server_is_used_if_the_first_one_cannot_start(place: Path) -> N
 @pytest.mark.threat("T260")
 def test_a_server_that_never_answers_is_ended(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session_servers, "_START", 2.0)
+    no_wait_for_its_end(monkeypatch)
     (place / "home/work/one.x").write_text("one\n")
 
     async def use() -> None:

@@ -136,6 +136,8 @@ def test_a_server_that_floods_or_dies_is_ended_with_a_reason(
 ) -> None:
     if words == ("requests",):  # one read has more, so that the speed of the server does not decide
         monkeypatch.setattr("runner.mcp.stdio._MOST_WAITING", 200)
+    if words != ("exit",):  # the process of the others does not end by itself
+        monkeypatch.setattr("runner.mcp.servers._DYING", 0.1)
 
     async def work() -> None:
         config = hostile("one", *words, timeout=20.0)
@@ -151,6 +153,7 @@ def test_a_server_that_floods_or_dies_is_ended_with_a_reason(
 @pytest.mark.threat("T176")
 def test_the_wait_for_a_silent_server_is_told_and_ends(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("runner.mcp.servers._PATIENCE", 0.1)
+    monkeypatch.setattr("runner.mcp.servers._DYING", 0.1)  # its process does not end by itself
 
     async def work() -> None:
         config = hostile("silent", "silent", start_timeout=1.0)

@@ -3,6 +3,7 @@
 import json
 import os
 import stat
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,7 +25,10 @@ def place(request: pytest.FixtureRequest) -> Iterator[KeyringHarness]:
 
 
 def said(place: KeyringHarness, *words: str, code: int = 0, **told: str) -> str:
-    done = place.agent(*words, stdin=told.pop("stdin", ""), env=told)
+    return checked(place.agent(*words, stdin=told.pop("stdin", ""), env=told), code)
+
+
+def checked(done: subprocess.CompletedProcess[str], code: int) -> str:
     assert done.returncode == code, done.stdout + done.stderr
     assert KEY not in done.stdout + done.stderr
     assert OTHER not in done.stdout + done.stderr
@@ -173,7 +177,7 @@ def test_what_is_piped_in_is_one_line(piped: bytes, why: str, what: str) -> None
 TROUBLE = [
     ("none",   "", "no usable keyring",             "a bus without any keyring"),
     ("locked", "", "it is locked",                  "locked, and nobody to ask"),
-    ("mute",   "", "did not answer within 5",       "a service that never answers"),
+    ("mute",   "", "did not answer within 0.5 s",   "a service that never answers"),
     ("refuse", KEY, "it refused the request",       "one that refuses everything"),
     ("garble", KEY, "it failed",                    "answers of the wrong types"),
 ]
@@ -185,13 +189,14 @@ TROUBLE = [
 @pytest.mark.parametrize(("kind", "answer", "why", "what"), TROUBLE, ids=[row[3] for row in TROUBLE])
 def test_a_keyring_that_does_not_work_is_a_problem(kind: str, answer: str, why: str, what: str) -> None:
     with harness(USERS[-1]) as place, place.secret_service(kind, answer):
-        told = said(place, "run", "--model", "anthropic:m", "hello", code=2)
+        run = place.impatient if kind == "mute" else place.agent
+        told = checked(run("run", "--model", "anthropic:m", "hello"), 2)
         assert (why if kind != "none" else "no key was found") in told
         assert "not given" not in told, "`auth status` lists every source"
         assert "set `ANTHROPIC_API_KEY`" in told
         assert "agent auth login" not in told, "no advice that does not work here"
         assert "Error" not in told
-        assert why in said(place, "auth", "status", code=1), "and a keyring that hangs is waited for once"
+        assert why in checked(run("auth", "status"), 1), "and a keyring that hangs is waited for once"
         if kind != "mute":
             for words in (("login", "openai"), ("logout", "openai"), ("use", "openai", "work")):
                 assert why in said(place, "auth", *words, stdin=KEY, code=1), words
@@ -203,7 +208,8 @@ def test_a_keyring_that_stops_is_a_problem() -> None:
     with harness(USERS[-1]) as place, place.secret_service() as service:
         said(place, "auth", "login", "openai", stdin=KEY)
         with service.stopped():
-            assert "did not answer within 5 seconds" in said(place, "auth", "status", "openai", code=1)
+            told = checked(place.impatient("auth", "status", "openai"), 1)
+            assert "did not answer within 0.5 seconds" in told
         assert sources(place, "openai")["keyring"] == "used"
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from tests.support import forked_agent
 from tests.support.forked_agent import AGENT
+from tests.support.long_deadlines import FACTOR
 from tests.support.sandbox_bench import NOBODY, ROOT, world_readable_python
 from tests.support.terminal import Terminal
 
@@ -47,6 +48,15 @@ while True:
         bus.send(new_error(message, "org.freedesktop.DBus.Error.AccessDenied", "s", (sys.argv[2],)))
     else:
         bus.send(new_method_return(message, "s", (sys.argv[2],)))
+"""
+
+LONGER = f"from policy.model.deadline import stretch\nstretch({FACTOR})\n"  # all deadlines
+IMPATIENT = """
+import sys
+from runner.secrets import keyring_store
+keyring_store.PATIENCE = 0.5
+from runner.cli.main import main
+sys.exit(main())
 """
 
 
@@ -110,6 +120,19 @@ class KeyringHarness:
         if self.who:
             os.chown(path, NOBODY, NOBODY)
         return path
+
+    def impatient(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run the command, which counts a keyring as failed that has not answered within half a second."""
+        python = self.command[0] if len(self.command) > 1 else sys.executable
+        done = self._run(
+            [python, "-c", IMPATIENT, *words],
+            input=b"",
+            capture_output=True,
+            env=self.environ,
+            cwd=self.work,
+            **self.who,
+        )
+        return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
 
     def files(self) -> Iterator[Path]:
         """Every file that was left anywhere, except the keyring's own."""
@@ -255,5 +278,5 @@ def _command(who: dict[str, Any], base: Path) -> tuple[list[str], dict[str, str]
         shutil.copytree(
             ROOT / package, code / package, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True
         )
-    (code / "agent.py").write_text("import sys\nfrom runner.cli.main import main\nsys.exit(main())\n")
+    (code / "agent.py").write_text(LONGER + "import sys\nfrom runner.cli.main import main\nsys.exit(main())\n")
     return [world_readable_python(), str(code / "agent.py")], {"PYTHONPATH": str(code)}
