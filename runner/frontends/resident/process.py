@@ -46,6 +46,7 @@ from runner.text.json_line import utc_time
 SPARE = 2  # workers that wait; each has a helper of about 10 MB
 MOST = 64  # workers at the same time; further clients wait, and run cold after two seconds
 BACKLOG = 512  # clients that may wait
+_ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _LOOK = 10.0  # seconds between two looks at the clock, the files and the jobs
 _LATER = 0.1  # seconds for a command to end before a new worker starts, which would slow it down, if another one waits
 _END = deadline(8.0)  # seconds for waiting workers to end; killed ones would leave the folders of their helpers
@@ -176,7 +177,7 @@ class _Resident:
     def serve(self, ready: Callable[[], None]) -> int:
         signal.set_wakeup_fd(self._waking, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        for number in _ENDING:
             signal.signal(number, self._stop)
         poll = select.poll()
         for each in (self._control.fileno(), self._said, self._woken):
@@ -221,16 +222,19 @@ class _Resident:
         while not state.over and not state.stale and len(state.idle) < SPARE:
             if len(state.idle) + len(state.working) >= MOST:
                 break
+            # A signal that arrives before the worker has its own handlers would call that of this process, and be lost.
+            mask = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
             pid = os.fork()
             if pid == 0:
-                os._exit(self._work())
+                os._exit(self._work(mask))
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             state.idle.add(pid)
 
-    def _work(self) -> int:
-        """Be a worker, and return its exit code."""
+    def _work(self, mask: set[signal.Signals]) -> int:
+        """Be a worker with this signal mask, and return its exit code."""
         code = 1
         try:
-            become_worker(self._parent)
+            become_worker(self._parent, mask)
             gc.disable()
             self._control.close()
             self._foreseen.close()

@@ -41,8 +41,11 @@ class UnfitRequest(Exception):
     """The error for a request that this worker cannot run exactly as the client would. The client runs cold."""
 
 
-def become_worker(parent: int) -> None:
-    """Make this forked process a worker, which is killed when `parent` dies."""
+def become_worker(parent: int, mask: set[signal.Signals]) -> None:
+    """Make this forked process a worker, which is killed when `parent` dies.
+
+    The signals that end it were blocked by `parent`. `mask` is what is blocked afterwards.
+    """
     syscalls.prctl(_DEATH, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)  # it died before the call
@@ -51,6 +54,7 @@ def become_worker(parent: int) -> None:
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def serve_one(
