@@ -11,6 +11,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+import tests.support.long_deadlines  # noqa: F401  # before all modules of the program
 from policy.model.action import RunArgv, RunScript
 from policy.model.verdict import _MINT, Permit, Rights
 from ringfence import main
