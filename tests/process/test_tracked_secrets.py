@@ -2,10 +2,13 @@
 does.
 """
 
+import copy
+import functools
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 from hypothesis import HealthCheck, given
@@ -22,29 +25,43 @@ from runner.facts.environment import child_environment
 from runner.facts.gather import gather
 from runner.facts.git.objects import Objects, Unreadable
 from runner.facts.git.tracked_secrets import tracked
+from tests.support.git_template import ENVIRON, ObjectReader, Template
 from tests.support.law import examples
 
 SETTINGS = shipped()
 TOKEN = "t0ken-in-the-history"
-GIT = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"]
-ENVIRON = {"PATH": os.environ["PATH"], "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
 
 
 class Repository:
-    """A project with a home of its own beside it."""
+    """A project with a home of its own beside it. `cache` is where the program under test keeps what it read."""
 
     def __init__(self, top: Path) -> None:
         self.work, self.home, self.cache = top / "work", top / "home", top / "cache"
         for folder in (self.work, self.home, self.cache):
-            folder.mkdir()
-        self.git("init", "-q", "-b", "main")
+            folder.mkdir(exist_ok=True)
+        self.objects = ObjectReader(self.work)
+
+    def two_commits(self) -> None:
+        self.git("init", "-q")
         self.write("src/a.py", "a = 1\n")
         self.commit()
         self.write("src/a.py", "a = 2\n")
         self.commit()
 
+    def id(self, name: str) -> str:
+        """Return the id of an object that exists."""
+        found = self.objects.id(name)
+        assert found is not None, name
+        return found
+
+    def with_another_cache(self, cache: Path) -> "Repository":
+        """Return the same repository, of which the program under test has read nothing yet."""
+        other = copy.copy(self)
+        other.cache = cache
+        return other
+
     def git(self, *words: str) -> str:
-        done = subprocess.run([*GIT, *words], cwd=self.work, env=ENVIRON, capture_output=True, check=True, timeout=60)
+        done = subprocess.run(["git", *words], cwd=self.work, env=ENVIRON, capture_output=True, check=True)
         return done.stdout.decode("utf-8", "replace")
 
     def write(self, name: str, text: str) -> None:
@@ -79,22 +96,65 @@ class Repository:
         return tracked(str(self.work), SETTINGS.profile, str(self.home), lambda: self.cache)(source)
 
 
+Make: TypeAlias = Callable[[Repository], object]
+
+
+class Repositories:
+    """Repositories by the function that brings them from their first two commits to their state, each made once."""
+
+    def __init__(self, folders: pytest.TempPathFactory) -> None:
+        self._folders = folders
+        self._template = Template(folders.mktemp("template"), lambda top: Repository(top).two_commits())
+        self._made: dict[Make, Repository] = {}
+
+    def new(self, top: Path) -> Repository:
+        """Return a repository with two commits in a folder of its own, which a test may change."""
+        return Repository(self._template.copy(top))
+
+    def made(self, make: Make) -> Repository:
+        """Return the repository of all tests that name this function. They only read it."""
+        if make not in self._made:
+            self._made[make] = self.new(self._folders.mktemp("made"))
+            make(self._made[make])
+        return self._made[make]
+
+    def close(self) -> None:
+        for each in self._made.values():
+            each.objects.close()
+
+
+@pytest.fixture(scope="module")
+def repositories(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Repositories]:
+    all = Repositories(tmp_path_factory)
+    yield all
+    all.close()
+
+
 @pytest.fixture
-def repository(tmp_path: Path) -> Repository:
-    return Repository(tmp_path)
+def repository(repositories: Repositories, tmp_path: Path) -> Iterator[Repository]:
+    new = repositories.new(tmp_path)
+    yield new
+    new.objects.close()
+
+
+def _clean(repository: Repository) -> None:
+    """Leave the two commits as they are."""
 
 
 @pytest.fixture(scope="module")
-def clean(tmp_path_factory: pytest.TempPathFactory) -> Repository:
-    return Repository(tmp_path_factory.mktemp("clean"))
+def clean(repositories: Repositories) -> Repository:
+    return repositories.made(_clean)
+
+
+def _masked(repository: Repository) -> None:
+    """Have a secret in the last two commits, and an empty file in its place, as the sandbox shows it."""
+    repository.secret()
+    repository.write(".env", "")
 
 
 @pytest.fixture(scope="module")
-def holds(tmp_path_factory: pytest.TempPathFactory) -> Repository:
-    made = Repository(tmp_path_factory.mktemp("holds"))
-    made.secret()
-    made.write(".env", "")  # as the sandbox shows it
-    return made
+def holds(repositories: Repositories) -> Repository:
+    return repositories.made(_masked)
 
 
 # fmt: off
@@ -147,10 +207,7 @@ REFUSED = [
 
 
 def said(script: str, repository: Repository) -> str:
-    try:
-        return script.format(id=repository.git("rev-parse", "HEAD:.env").strip())
-    except subprocess.CalledProcessError:
-        return script.format(id=repository.git("rev-parse", "HEAD:src/a.py").strip())
+    return script.format(id=repository.objects.id("HEAD:.env") or repository.id("HEAD:src/a.py"))
 
 
 @pytest.mark.threat("T117")
@@ -274,15 +331,12 @@ def _old(repository: Repository) -> None:
 
 
 @pytest.fixture(scope="module")
-def past(tmp_path_factory: pytest.TempPathFactory) -> Repository:
-    made = Repository(tmp_path_factory.mktemp("past"))
-    _old(made)
-    return made
+def past(repositories: Repositories) -> Repository:
+    return repositories.made(_old)
 
 
 def filled(script: str, repository: Repository) -> str:
-    head = repository.git("rev-parse", "HEAD").strip()
-    id, old = (repository.git("rev-parse", name).strip() for name in ("v1~3:.env", "v1~3"))
+    head, id, old = (repository.id(name) for name in ("HEAD", "v1~3:.env", "v1~3"))
     return script.format(head=head, short=head[:8], id=id, old=old[:8])
 
 
@@ -301,19 +355,31 @@ def test_what_may_show_an_old_secret_is_a_question(script: str, past: Repository
     )
 
 
-@pytest.mark.threat("T117")
-@pytest.mark.parametrize("script", [*AT_HEAD, *AT_NAMES, *PARENTS])
-def test_a_secret_that_is_shown_is_a_question(script: str, repository: Repository) -> None:
+def _shown(repository: Repository) -> None:
+    """Have every name mean the last commit that has the secret."""
     _old(repository)
     repository.git("checkout", "-q", "-B", "main", "v1~3")
     repository.git("tag", "-f", "-m", "t", "v1", "main")
     repository.git("tag", "keep", "main")
-    head = repository.git("rev-parse", "HEAD").strip()
+
+
+@pytest.mark.threat("T117")
+@pytest.mark.parametrize("script", [*AT_HEAD, *AT_NAMES, *PARENTS])
+def test_a_secret_that_is_shown_is_a_question(script: str, repositories: Repositories, tmp_path: Path) -> None:
+    repository = repositories.made(_shown).with_another_cache(tmp_path)
+    head = repository.id("HEAD")
     assert repository.tier(script.format(head=head, short=head[:8])) >= Tier.READ_OUTSIDE
 
 
-def _at(repository: Repository, name: str) -> None:
-    repository.git("checkout", "-q", "--detach", name)
+@functools.cache
+def _at(name: str) -> Make:
+    """Return the function that has HEAD name a commit before or behind an old secret."""
+
+    def make(repository: Repository) -> None:
+        _old(repository)
+        repository.git("checkout", "-q", "--detach", name)
+
+    return make
 
 
 def _merge(repository: Repository) -> None:
@@ -338,8 +404,7 @@ def _replaced(repository: Repository) -> None:
 
 def _grafted(repository: Repository) -> None:
     _old(repository)
-    ids = [repository.git("rev-parse", name).strip() for name in ("HEAD", "HEAD~3")]
-    (repository.work / ".git/info/grafts").write_text(" ".join(ids) + "\n")
+    repository.write(".git/info/grafts", f"{repository.id('HEAD')} {repository.id('HEAD~3')}\n")
 
 
 def _ambiguous(repository: Repository) -> None:
@@ -350,7 +415,7 @@ def _ambiguous(repository: Repository) -> None:
 
 def _named_as_an_id(repository: Repository) -> None:
     _old(repository)
-    repository.git("branch", repository.git("rev-parse", "HEAD")[:8], "v1~3")
+    repository.git("branch", repository.id("HEAD")[:8], "v1~3")
 
 
 def _symbolic(repository: Repository) -> None:
@@ -367,10 +432,10 @@ def _packed_references(repository: Repository) -> None:
 
 # fmt: off
 WHERE = [  # how the repository is, what is asked of it, and whether a secret is shown or may be
-    (lambda r: (_old(r), _at(r, "v1~3")), "git show", True), (lambda r: (_old(r), _at(r, "v1~2")), "git show", True),
-    (lambda r: (_old(r), _at(r, "v1~2")), "git log -p -1", True), (lambda r: (_old(r), _at(r, "v1~2")), "git diff --cached", False),
-    (lambda r: (_old(r), _at(r, "v1~1")), "git show", False), (lambda r: (_old(r), _at(r, "v1~1")), "git diff HEAD", False),
-    (lambda r: (_old(r), _at(r, "v1~5")), "git show", False), (_merge, "git show", True), (_merge, "git log -p -1", True),
+    (_at("v1~3"), "git show", True), (_at("v1~2"), "git show", True),
+    (_at("v1~2"), "git log -p -1", True), (_at("v1~2"), "git diff --cached", False),
+    (_at("v1~1"), "git show", False), (_at("v1~1"), "git diff HEAD", False),
+    (_at("v1~5"), "git show", False), (_merge, "git show", True), (_merge, "git log -p -1", True),
     (_merge, "git show HEAD^1", False), (_merge, "git show HEAD^2", True), (_merge, "git diff HEAD^1", False), (_merge, "git diff HEAD^2", True), (_merge, "git diff HEAD", False),
     (_unborn, "git diff --cached", False), (_unborn, "git show", False), (_unborn, "git show HEAD~1", True),
     (_replaced, "git show", True), (_grafted, "git show", True), (_ambiguous, "git show other", True), (_named_as_an_id, "git show {short}", True),
@@ -383,10 +448,10 @@ WHERE = [  # how the repository is, what is asked of it, and whether a secret is
 @pytest.mark.threat("T117")
 @pytest.mark.parametrize(("make", "script", "asked"), WHERE)
 def test_the_commit_that_is_shown_is_found(
-    make: Callable[[Repository], object], script: str, asked: bool, repository: Repository
+    make: Make, script: str, asked: bool, repositories: Repositories, tmp_path: Path
 ) -> None:
-    make(repository)
-    short = repository.git("log", "--all", "-1", "--format=%H")[:8]
+    repository = repositories.made(make).with_another_cache(tmp_path)
+    short = (repository.objects.id("HEAD") or "")[:8]  # none where HEAD names no commit yet
     assert (repository.tier(script.format(short=short)) >= Tier.READ_OUTSIDE) is asked
 
 
@@ -611,7 +676,7 @@ HISTORIES = [_stash, _amended, _branch, _tag, _packed, _alternate, _merged]
 
 @pytest.mark.threat("T117")
 @pytest.mark.parametrize("make", HISTORIES, ids=[each.__name__.strip("_") for each in HISTORIES])
-def test_every_history_is_read(make: Callable[[Repository], None], repository: Repository) -> None:
+def test_every_history_is_read(make: Make, repository: Repository) -> None:
     assert repository.found("history") == ()
     make(repository)
     found = repository.found("history")
@@ -695,16 +760,17 @@ def test_the_flags_that_show_differences_are_those_of_git(holds: Repository) -> 
     log = git.sub("log") if git is not None else None
     assert log is not None
     for flag in sorted(log.flags):
-        done = subprocess.run(
-            [*GIT, "log", flag], cwd=holds.work, env=ENVIRON, capture_output=True, timeout=60, stdin=subprocess.DEVNULL
-        )
-        if TOKEN.encode() in done.stdout:
-            assert flag in _PATCH, flag
-        done = subprocess.run(
-            [*GIT, "show", flag], cwd=holds.work, env=ENVIRON, capture_output=True, timeout=60, stdin=subprocess.DEVNULL
-        )
+        if flag not in _PATCH:
+            assert TOKEN not in printed("log", flag, holds), flag
         if flag in _NO_PATCH:
-            assert TOKEN.encode() not in done.stdout, flag
+            assert TOKEN not in printed("show", flag, holds), flag
+
+
+def printed(command: str, flag: str, repository: Repository) -> str:
+    done = subprocess.run(
+        ["git", command, flag], cwd=repository.work, env=ENVIRON, capture_output=True, stdin=subprocess.DEVNULL
+    )
+    return done.stdout.decode("utf-8", "replace")
 
 
 # fmt: off
@@ -721,7 +787,7 @@ PATHS = ["", "--", "-- src", "-- .", "-- '*'", "-- ':!.env'", "-- . ':(exclude).
 
 
 @pytest.mark.threat("T117")
-@examples(250, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(60, many=1000, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     command=st.sampled_from(COMMANDS),
     flags=st.lists(st.sampled_from(FLAGS), max_size=3),
@@ -746,24 +812,16 @@ def prints_no_secret_as_a_read(script: str, repository: Repository) -> None:
         env=environ,
         capture_output=True,
         check=False,
-        timeout=60,
         stdin=subprocess.DEVNULL,
     )
     assert TOKEN.encode() not in done.stdout, script
 
 
 @pytest.fixture(scope="module")
-def shapes(tmp_path_factory: pytest.TempPathFactory) -> list[Repository]:
+def shapes(repositories: Repositories) -> list[Repository]:
     """Repositories with a secret at HEAD, before HEAD, long before HEAD, in one line of a merge, and at no branch."""
-    made = []
-    for name, make in {"past": _old, "merge": _merge, "unborn": _unborn, "packed": _packed_references}.items():
-        made.append(Repository(tmp_path_factory.mktemp(name)))
-        make(made[-1])
-    for at in ("v1~2", "v1~3", "v1~1"):
-        made.append(Repository(tmp_path_factory.mktemp("detached")))
-        _old(made[-1])
-        _at(made[-1], at)
-    return made
+    makes = (_old, _merge, _unborn, _packed_references, *map(_at, ("v1~2", "v1~3", "v1~1")))
+    return [repositories.made(make) for make in makes]
 
 
 # fmt: off
@@ -773,9 +831,16 @@ COMPARED = ["HEAD", "@", "main", "v1", "HEAD~1", "HEAD^", "HEAD^2", "HEAD~2", "v
 # fmt: on
 
 
+@functools.cache
+def commits(repository: Repository) -> dict[str, str]:
+    """Return the beginnings of the ids of three commits of a repository that only is read."""
+    ids = [line[:8] for line in repository.git("log", "--all", "--format=%H").split()]
+    return {"a": ids[0], "b": ids[len(ids) // 2], "c": ids[-3]}
+
+
 @pytest.mark.thorough
 @pytest.mark.threat("T117")
-@examples(300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(75, many=1200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     which=st.integers(0, 6),
     command=st.sampled_from(["log -p -1", "log -p", "show", "diff", "diff --cached", "log -u -n 1", "show --staged"]),
@@ -787,8 +852,7 @@ def test_law_what_git_shows_of_a_commit_was_asked_about(
 ) -> None:
     """LAW: the same for revisions, wherever in the history the secret is."""
     repository = shapes[which]
-    ids = [line[:8] for line in repository.git("log", "--all", "--format=%H").split()]
-    script = " ".join(["git", command, *words, paths]).format(a=ids[0], b=ids[len(ids) // 2], c=ids[-3])
+    script = " ".join(["git", command, *words, paths]).format_map(commits(repository))
     prints_no_secret_as_a_read(script, repository)
 
 

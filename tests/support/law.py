@@ -6,12 +6,24 @@ from typing import Any
 from hypothesis import settings
 
 
-def examples(number: int, **more: Any) -> settings:
-    """Return the settings of a law with that many examples: with `--smoke` ten at most, with the environment variable
-    LAW_EXAMPLES as many as it says. `more` are further settings of Hypothesis.
+def examples(number: int, *, many: int | None = None, **more: Any) -> settings:
+    """Return the settings of a law, with the number of examples that it tries.
+
+    The examples of each number are always the same ones, so that a law has the same outcome in every run.
+
+    Args:
+        number: examples in `make test`. With `--smoke` ten of them at most.
+        many: examples with `--matrix`, four times `number` by default. A law that takes more than a second of processor
+            time for its examples tries few of them in `make test` and names here how many prove it.
+        more: further settings of Hypothesis.
+
+    With the environment variable LAW_EXAMPLES, each law tries as many as it says.
     """
+    profile = settings.get_current_profile_name()
     if "LAW_EXAMPLES" in os.environ:
         number = int(os.environ["LAW_EXAMPLES"])
-    elif settings.get_current_profile_name() == "few":
+    elif profile == "few":
         number = min(number, settings.get_profile("few").max_examples)
+    elif profile == "many":
+        number = 4 * number if many is None else many
     return settings(max_examples=number, **more)
