@@ -116,7 +116,7 @@ def test_one_decision_sees_one_state_of_the_disk(top: Path) -> None:
 @example("\ud800")
 @example("x" * 5000)
 @given(st.text(max_size=60))
-@examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(25, many=240, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_law_no_name_is_too_odd(tmp_path: Path, name: str) -> None:
     facts = gather(str(tmp_path), {"HOME": str(tmp_path)}, PROFILE)
     facts.look(f"{tmp_path}/{name}")

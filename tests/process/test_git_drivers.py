@@ -15,6 +15,7 @@ from policy.toml.profile import parse_profile
 from runner.facts.environment import child_environment
 from runner.facts.gather import gather
 from runner.facts.git.drivers import drivers
+from tests.support.git_template import ENVIRON, Template
 from tests.support.places import ROOT
 from tests.support.rule_examples import BOOK
 
@@ -26,7 +27,8 @@ _PLAIN |= {f"GIT_{who}_{what}": "x@y" for who in ("AUTHOR", "COMMITTER") for wha
 class Repository:
     """A throw-away repository with a program, `evil`, that leaves a mark when it runs."""
 
-    def __init__(self, top: Path) -> None:
+    def __init__(self, top: Path, template: Template) -> None:
+        self._template = template
         self.top, self.path, self.home = top, top / "project", top / "home"
         self.mark = top / "ran"
         self.home.mkdir()
@@ -42,17 +44,8 @@ class Repository:
         return done.stdout.decode("utf-8", "replace")
 
     def make(self, path: Path) -> Path:
-        """A repository with two commits and a change of the same length as what it replaces."""
-        path.mkdir(parents=True, exist_ok=True)
-        self.run("init", "-q", "-b", "main", at=path)
-        (path / "a").write_text("one\n")
-        (path / ".gitattributes").write_text("a diff=ev filter=ev merge=ev\n")
-        self.run("add", ".", at=path)
-        self.run("commit", "-q", "-m", "first", at=path)
-        (path / "a").write_text("two\n")
-        self.run("commit", "-q", "-a", "-m", "second", at=path)
-        (path / "a").write_text("six\n")
-        return path
+        """Copy the repository of the template to a folder."""
+        return self._template.copy(path)
 
     def set(self, key: str, value: str | None = None, at: Path | None = None) -> None:
         self.run("config", key, value or str(self.evil), at=at)
@@ -83,9 +76,31 @@ class Repository:
         return subprocess.run(["git", *words], cwd=self.path, env=env, capture_output=True, check=False)
 
 
+def two_commits(path: Path) -> None:
+    """Make a repository with two commits and a change of the same length as what it replaces."""
+
+    def git(*words: str) -> None:
+        subprocess.run(["git", *words], cwd=path, env=ENVIRON, check=True)
+
+    git("init", "-q")
+    (path / ".git/info").mkdir()
+    (path / "a").write_text("one\n")
+    (path / ".gitattributes").write_text("a diff=ev filter=ev merge=ev\n")
+    git("add", ".")
+    git("commit", "-q", "-m", "first")
+    (path / "a").write_text("two\n")
+    git("commit", "-q", "-a", "-m", "second")
+    (path / "a").write_text("six\n")
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Template:
+    return Template(tmp_path_factory.mktemp("template"), two_commits)
+
+
 @pytest.fixture
-def repository(tmp_path: Path) -> Repository:
-    return Repository(tmp_path.resolve())
+def repository(template: Template, tmp_path: Path) -> Repository:
+    return Repository(tmp_path.resolve(), template)
 
 
 def in_a_file(repository: Repository) -> None:
