@@ -212,10 +212,12 @@ _LISTS = ("secret_home", "secret_paths", "secret_names", "public_names", "locked
 
 
 def _same_lists(one: Profile, other: Profile) -> bool:
-    """Return True if both profiles have the same lists of paths, as objects. A copy of a profile with another rule has
-    them: the near misses of a grant are evaluated with ten such copies.
+    """Return True if both profiles have the same lists of paths. A copy of a profile with another rule has them: the near
+    misses of a grant are evaluated with ten such copies. So do settings that were read again, mostly.
     """
-    return one is other or all(getattr(one, name) is getattr(other, name) for name in _LISTS)
+    return one is other or all(
+        getattr(one, name) is getattr(other, name) or getattr(one, name) == getattr(other, name) for name in _LISTS
+    )
 
 
 def _sort(profile: Profile, home: str, private: tuple[str, ...]) -> _Index:
