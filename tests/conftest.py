@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import tests.support.long_deadlines  # noqa: F401  # before all modules of the program
+from runner.config.load import keep_packaged
 from runner.secrets import secret
 from tests.support import own_environment
 from tests.support.container_bench import Dock, dock
@@ -187,6 +188,12 @@ def _own_secrets() -> Iterator[None]:
     before = len(secret._registered)
     yield
     del secret._registered[before:]
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _packaged_settings() -> None:
+    """Read the packaged settings once for all tests of this process, as a resident process does."""
+    keep_packaged()
 
 
 @pytest.fixture(scope="session")

@@ -21,6 +21,12 @@ def _module() -> Any:
     return sys.modules[LOADER]
 
 
+@pytest.fixture(autouse=True)
+def _read_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `packaged` read the files in each test, and not only once in this process."""
+    monkeypatch.setattr(_module(), "_kept", [])
+
+
 def test_the_file_was_made_from_the_packaged_files() -> None:
     text = Path(PREPARED).read_text("ascii")
     assert json.loads(text) == json.loads(json.dumps(prepare_packaged())), "run `make docs`"
