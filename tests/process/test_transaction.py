@@ -29,7 +29,7 @@ from sandbox.workspace.layer import read_layer
 from tests.process.test_undo import ACTIONS
 from tests.support.file_clock import next_tick
 from tests.support.layers import TransactionWorkspace, overlays_work
-from tests.support.undo_workspace import WORK, Picture, UndoWorkspace, as_nobody
+from tests.support.undo_workspace import WORK, Picture, UndoWorkspace, as_nobody, picture
 
 pytestmark = pytest.mark.skipif(not overlays_work(), reason="this user cannot mount an overlay")
 FILES = (
@@ -361,10 +361,13 @@ class Reached:
 
 def prepared(place: Path) -> Picture:
     """Make the files in a new workspace at `place`, and return its picture."""
-    place.mkdir()
-    world = TransactionWorkspace(place)
-    world.sh(FILES)
-    return without_times(world.picture())
+    (place / "w").mkdir(parents=True)
+    subprocess.run(["bash", "-ec", FILES], cwd=place / "w", check=True)
+    return tree(place)
+
+
+def tree(place: Path) -> Picture:
+    return without_times(picture(os.fsencode(place / "w")))
 
 
 def apply_all(place: Path, reached: Callable[[], None]) -> None:
@@ -380,7 +383,7 @@ def count_steps(base: Path) -> tuple[int, Picture]:
     prepared(base / "count")
     counter = Reached(0, lambda: None)
     apply_all(base / "count", counter)
-    return counter.count, without_times(TransactionWorkspace(base / "count").picture())
+    return counter.count, tree(base / "count")
 
 
 @pytest.mark.threat("T304")
@@ -486,7 +489,7 @@ def test_a_failure_takes_all_steps_back(base: Path) -> None:
         with pytest.raises(ApplyError) as error:
             apply_all(place, Reached(at, fail))
         assert "no space left" in error.value.problem.why
-        assert without_times(UndoWorkspace(place).picture()) == before, f"step {at}"
+        assert tree(place) == before, f"step {at}"
         (layer,) = (place / "state/aside").iterdir()
         assert (layer / "new").read_text() == "n\n", "the changes are kept"
 
@@ -511,7 +514,7 @@ def test_a_runner_killed_while_it_takes_steps_back(base: Path) -> None:
         (report,) = complete_abandoned(above)
         back = at > failing + 1  # before that, nothing says that the steps are to be taken back
         assert ("not applied" in report) == back
-        assert without_times(UndoWorkspace(place).picture()) == (before if back else after), f"step {at}"
+        assert tree(place) == (before if back else after), f"step {at}"
 
 
 def test_a_transaction_in_progress_is_left_alone(base: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.sandbox_bench import USERS
 from tests.support.undo_workspace import Picture, UndoWorkspace, as_nobody
 
 GIT = """git init -q -b main .; git config user.name a; git config user.email a@example.org
@@ -104,15 +105,15 @@ def untimed(found: Picture) -> Picture:
     return {path: entry[:3] for path, entry in found.items() if not path.startswith(b"/.git/objects/")}
 
 
+@pytest.mark.parametrize("user", USERS)
 @pytest.mark.parametrize(("before", "action", "why"), ACTIONS, ids=[row[2] for row in ACTIONS])
-def test_what_an_action_did_is_taken_back_and_brought_again(base: Path, before: str, action: str, why: str) -> None:
-    there_and_back(base, before, action)
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="the test above ran as another user already")
-@pytest.mark.parametrize(("before", "action", "why"), ACTIONS, ids=[row[2] for row in ACTIONS])
-def test_so_it_is_for_another_user(base: Path, before: str, action: str, why: str) -> None:
-    as_nobody(lambda: there_and_back(base, before, action))
+def test_what_an_action_did_is_taken_back_and_brought_again(
+    base: Path, before: str, action: str, why: str, user: str
+) -> None:
+    if user == "nobody":
+        as_nobody(lambda: there_and_back(base, before, action))
+    else:
+        there_and_back(base, before, action)
 
 
 def test_a_commit_in_a_linked_worktree_is_taken_back(base: Path) -> None:
