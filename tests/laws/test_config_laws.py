@@ -18,7 +18,7 @@ from sandbox.backend import Level
 from tests.support.config_strategies import as_toml, documents
 from tests.support.law import examples
 
-LAW = examples(150)
+LAW = examples(25, many=300)
 NAMES = (".ringfence/config.toml", ".ringfence/config.local.toml")
 
 

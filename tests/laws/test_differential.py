@@ -11,6 +11,7 @@ import pytest
 from policy.bash.ast import Script
 from policy.bash.parser import read
 from tests.fuzz import fuzz_bash
+from tests.support.law import number_of_examples
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +37,7 @@ def test_the_instructive_table(bash: Any) -> None:
 @pytest.mark.parametrize("seed", [1, 2])
 def test_scripts_written_at_random(bash: Any, seed: int) -> None:
     writer = fuzz_bash.Writer(random.Random(seed))
-    assert faults(bash, [writer.script() for _ in range(500)], 80) == {}
+    assert faults(bash, [writer.script() for _ in range(number_of_examples(150, many=1000))], 24) == {}
 
 
 @pytest.mark.threat("T01")
@@ -66,21 +67,21 @@ def test_the_judge_sees_what_a_wrong_tree_lacks(bash: Any, ran: str, believed: s
 @pytest.mark.parametrize("seed", [1, 2])
 def test_words_made_of_known_values_are_what_the_classifier_takes_them_for(bash: Any, seed: int) -> None:
     writer = fuzz_bash.Writer(random.Random(seed))
-    assert faults(bash, [writer.values() for _ in range(150)], 60) == {}
+    assert faults(bash, [writer.values() for _ in range(number_of_examples(50, many=300))], 20) == {}
 
 
 @pytest.mark.threat("T01")
 @pytest.mark.parametrize("seed", [1, 2])
 def test_what_functions_do_when_they_are_called(bash: Any, seed: int) -> None:
     writer = fuzz_bash.Writer(random.Random(seed))
-    assert faults(bash, [writer.functions(2) for _ in range(300)], 50) == {}
+    assert faults(bash, [writer.functions(2) for _ in range(number_of_examples(100, many=600))], 17) == {}
 
 
 @pytest.mark.thorough
 @pytest.mark.threat("T01")
 def test_arithmetic_comes_to_what_the_classifier_takes_it_for(bash: Any) -> None:
     writer = fuzz_bash.Writer(random.Random(1))
-    assert faults(bash, [writer.numbers() for _ in range(500)], 80) == {}
+    assert faults(bash, [writer.numbers() for _ in range(number_of_examples(150, many=1000))], 24) == {}
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def rules(*verdicts: Ruling, layer: Layer = Layer.USER) -> st.SearchStrategy[Per
 
 
 any_rules = st.lists(rules(*Ruling), max_size=3)
-SAMPLES = examples(50)
+SAMPLES = examples(20, many=200)
 
 
 def profile(given: list[PermissionRule]) -> Profile:

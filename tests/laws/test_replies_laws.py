@@ -40,6 +40,8 @@ from runner.messages import (
 )
 from runner.problems import Exit
 from runner.sessions.history import history_of, index
+from tests.support.law import number_of_examples
+from tests.support.loop_harness import LoopHarness, Make
 from tests.support.loop_harness import LoopHarness, Make, let_others_go_on
 from tests.support.scripted_replies import fatal, shown
 from tests.support.session_files import ID, new_journal, new_store
@@ -226,7 +228,7 @@ def test_law_whatever_happens_the_talk_the_file_and_the_record_stay_whole(stage:
         bounds=RunLimits(patience=RetryPolicy(first=0, most=0), row=10**6, total=10**6),
     )
     exits = set()
-    for seed in range(70):
+    for seed in range(number_of_examples(20, many=140)):
         try:
             exits.add(once(found, seed, tmp_path / f"state{seed}").exit)
         except AssertionError as error:

@@ -26,7 +26,7 @@ FORMS = st.sampled_from((
 
 
 @pytest.mark.threat("T171")
-@examples(150)
+@examples(40, many=600)
 @given(st.lists(LINES, min_size=1, max_size=6), FORMS)
 def test_what_only_reads_makes_no_file(lines: list[str], form: str) -> None:
     script = form.format("\n".join(lines))

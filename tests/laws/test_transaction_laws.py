@@ -43,7 +43,7 @@ PROGRAM = st.lists(DEEDS, min_size=1, max_size=8).map(
 )
 
 
-@examples(60, suppress_health_check=list(HealthCheck))
+@examples(15, many=120, suppress_health_check=list(HealthCheck))
 @given(PROGRAM, st.lists(PROGRAM, min_size=1, max_size=3), st.data())
 def test_law_a_transaction_leaves_the_same_tree_and_undo_restores_it(
     first: str, programs: list[str], data: st.DataObject

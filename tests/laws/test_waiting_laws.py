@@ -51,7 +51,7 @@ def picture(folder: Path) -> dict[str, tuple[object, ...]]:
 
 
 @pytest.mark.threat("T317")
-@examples(12, suppress_health_check=list(HealthCheck))
+@examples(5, many=24, suppress_health_check=list(HealthCheck))
 @given(LISTS)
 def test_law_what_is_kept_is_what_plain_commands_leave(lists: list[tuple[list[str], bool]]) -> None:
     base = Path(tempfile.mkdtemp(dir="/var/tmp", prefix="t"))

@@ -6,6 +6,16 @@ from typing import Any
 from hypothesis import settings
 
 
+def number_of_examples(number: int, *, many: int | None = None) -> int:
+    """Return the number of examples of a law that makes them by itself, from consecutive seeds or a seeded generator.
+
+    The arguments are those of `examples`, and so is the effect of the options, apart from `--smoke` and LAW_EXAMPLES.
+    """
+    if settings.get_current_profile_name() == "many":
+        return 4 * number if many is None else many
+    return number
+
+
 def examples(number: int, *, many: int | None = None, **more: Any) -> settings:
     """Return the settings of a law, with the number of examples that it tries.
 
@@ -19,11 +29,10 @@ def examples(number: int, *, many: int | None = None, **more: Any) -> settings:
 
     With the environment variable LAW_EXAMPLES, each law tries as many as it says.
     """
-    profile = settings.get_current_profile_name()
     if "LAW_EXAMPLES" in os.environ:
         number = int(os.environ["LAW_EXAMPLES"])
-    elif profile == "few":
+    elif settings.get_current_profile_name() == "few":
         number = min(number, settings.get_profile("few").max_examples)
-    elif profile == "many":
-        number = 4 * number if many is None else many
+    else:
+        number = number_of_examples(number, many=many)
     return settings(max_examples=number, **more)
