@@ -29,8 +29,10 @@ def faults(bash: Any, texts: list[str], least: int) -> dict[str, list[str]]:
 @pytest.mark.thorough
 @pytest.mark.threat("T01")
 def test_the_instructive_table(bash: Any) -> None:
-    texts = [text for number, text in enumerate(fuzz_bash.INSTRUCTIVE) if number % 3 == 0]
-    assert faults(bash, texts, 200) == {}
+    table = list(fuzz_bash.INSTRUCTIVE)
+    number = number_of_examples(400, many=len(table))
+    texts = random.Random(number).sample(table, number)
+    assert faults(bash, texts, number // 8) == {}
 
 
 @pytest.mark.threat("T01")

@@ -324,7 +324,7 @@ def test_whatever_comes_it_fits(lay: Lay) -> None:
     table = lay(failing())
 
     @given(histories(), st.integers(12_000, 60_000), st.floats(0.5, 2.0))
-    @examples(60)
+    @examples(25, many=240)
     def holds(history: list[Message], window: int, rate: float) -> None:
         view = ConversationView(window=lambda spec: window)
         ctx = replace(table.ctx, view=view, gauge=ContextMeter())
@@ -637,7 +637,7 @@ def test_whatever_happens_on_the_way_the_next_process_shows_the_same(lay: Lay, t
 
     @example(BACK, 9_000, False)
     @given(several, st.integers(9_000, 30_000), st.booleans())
-    @examples(40, suppress_health_check=list(HealthCheck))
+    @examples(25, many=160, suppress_health_check=list(HealthCheck))
     def holds(pieces: list[tuple[list[Message], str]], window: int, writes: bool) -> None:
         store = new_store(tmp_path / str(next(numbers)))
         journal = new_journal(store)

@@ -140,7 +140,7 @@ given_rules = st.sampled_from(
 
 
 @pytest.mark.threat("T69")
-@examples(150)
+@examples(50, many=600)
 @given(places, places, hosts, scripts, given_rules, st.sampled_from(Mode))
 def test_law_no_flag_grants_a_secret_or_a_host_that_nobody_named(
     read: tuple[str, ...], write: tuple[str, ...], names: tuple[str, ...], script: str, rules: str, mode: Mode

@@ -291,7 +291,7 @@ def meant(pattern: str, text: str) -> bool:
     return re.fullmatch(told + ("( .*)?" if prefix else ""), text, re.DOTALL) is not None
 
 
-@examples(500)
+@examples(100, many=2000)
 @given(PIECES, st.booleans(), WORDS)
 def test_what_allows_never_gets_wider(pieces: list[str], prefix: bool, words: list[str]) -> None:
     """Law: a command that the imported rule allows is one that the original allowed, however it was quoted."""
@@ -303,7 +303,7 @@ def test_what_allows_never_gets_wider(pieces: list[str], prefix: bool, words: li
             assert any(meant(pattern, text) for text in texts), (pattern, words, said(rule))
 
 
-@examples(500)
+@examples(100, many=2000)
 @given(PIECES, st.booleans(), WORDS)
 def test_what_denies_never_gets_narrower(pieces: list[str], prefix: bool, words: list[str]) -> None:
     """Law: a command that the original denied is denied by the imported rule, as the gate compares words."""

@@ -17,6 +17,7 @@ from runner.providers.endpoint import Endpoint, SetupError, parse_endpoint
 from runner.providers.remotes import PROVIDERS, Remote
 from runner.secrets.secret import Secret, SecretError
 from runner.text.model_text import count_of, parse_arguments, parse_object, whole_text, wire_json
+from tests.support.law import examples
 
 CANARY = "sk-canary-a07d44be1f93"
 KEYS = {"ANTHROPIC_API_KEY": CANARY, "OPENAI_API_KEY": CANARY, "GEMINI_API_KEY": CANARY}
@@ -235,6 +236,7 @@ def test_any_text_is_arguments_or_none(text: str) -> None:
     assert found is None or json.loads(wire_json(found)) is not None
 
 
+@examples(25, many=400)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(), lambda i: st.lists(i) | st.dictionaries(st.text(), i)

@@ -310,7 +310,7 @@ def openai_answers(draw: st.DrawFn) -> tuple[bytes, bytes, Reply]:
     return terse.encode(), full.encode(), Reply(AssistantMessage(tuple(content)), stop, Usage(prompt, output))
 
 
-@examples(60)
+@examples(20, many=240)
 @given(anthropic_answers(), st.lists(st.integers(1, 3000), max_size=20))
 def test_any_answer_of_anthropics_event_models(answer: tuple[bytes, Reply], cuts: list[int]) -> None:
     body, expected = answer
@@ -321,7 +321,7 @@ def test_any_answer_of_anthropics_event_models(answer: tuple[bytes, Reply], cuts
     calls_are_told_early(events)
 
 
-@examples(60)
+@examples(20, many=240)
 @given(openai_answers(), st.lists(st.integers(1, 3000), max_size=20))
 def test_any_answer_of_openais_event_models(answer: tuple[bytes, bytes, Reply], cuts: list[int]) -> None:
     terse, full, expected = answer
