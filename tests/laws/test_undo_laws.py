@@ -25,7 +25,7 @@ DEEDS = st.one_of(
 ACTIONS = st.lists(st.lists(DEEDS, min_size=1, max_size=4), min_size=1, max_size=4)
 
 
-@examples(20, many=240, suppress_health_check=list(HealthCheck))
+@examples(15, many=240, suppress_health_check=list(HealthCheck))
 @given(ACTIONS, st.data())
 def test_law_n_actions_back_is_as_it_was_before_them(
     actions: list[list[tuple[str, str, str, int]]], data: st.DataObject

@@ -50,6 +50,7 @@ def picture(folder: Path) -> dict[str, tuple[object, ...]]:
     return found
 
 
+@pytest.mark.slow("each example plays up to three turns with up to three sandboxed commands each")
 @pytest.mark.threat("T317")
 @examples(5, many=24, suppress_health_check=list(HealthCheck))
 @given(LISTS)

@@ -25,6 +25,7 @@ from sandbox.workspace.autorun import Watch
 from sandbox.workspace.folder_cache import FolderTrees
 from sandbox.workspace.git_files import harmless
 from sandbox.workspace.protected_paths import Scan, scan
+from tests.support.git_template import ENVIRON
 from tests.support.places import ROOT
 
 SECRETS, SHOWN = (".env", ".env.*", "*.pem"), (".env.example",)
@@ -379,9 +380,7 @@ def test_law_names_match_as_one_expression_would_have_them() -> None:
 
 
 def git(*words: str, cwd: Path) -> None:
-    told = ("-c", "protocol.file.allow=always", "-c", "user.name=n", "-c", "user.email=e")
-    environ = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
-    subprocess.run(["git", *told, *words], cwd=cwd, env=environ, check=True, capture_output=True)
+    subprocess.run(["git", *words], cwd=cwd, env=ENVIRON, check=True, capture_output=True)
 
 
 @pytest.mark.threat("T16")

@@ -9,6 +9,7 @@ import pytest
 
 from runner.changes.review.layer_patch import layer_patch
 from sandbox.workspace.layer import ChangeLayer, LayerChange, LayerKind
+from tests.support.git_template import ENVIRON
 
 FILE, FOLDER, LINK = LayerKind.FILE, LayerKind.FOLDER, LayerKind.LINK
 # The workspace, the upper folder of the layer (None: a folder), the changes, and the paths that the patch has.
@@ -74,9 +75,10 @@ def test_the_patch_has_exactly_the_changes(
     expected |= upper
     copy = tmp_path / "copy"
     shutil.copytree(work, copy, symlinks=True)
-    subprocess.run(["git", "init", "-q", str(copy)], check=True)
+    subprocess.run(["git", "init", "-q", str(copy)], env=ENVIRON, check=True)
     if patch.text:
-        subprocess.run(["git", "apply", "--whitespace=nowarn", "-"], cwd=copy, input=patch.text, check=True)
+        apply = ["git", "apply", "--whitespace=nowarn", "-"]
+        subprocess.run(apply, cwd=copy, env=ENVIRON, input=patch.text, check=True)
     assert tree(copy) == expected
     assert tree(work) == lower
 

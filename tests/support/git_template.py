@@ -15,6 +15,7 @@ _SETTINGS = {
     "init.defaultBranch": "main",
     "init.templateDir": "",  # no samples of hooks, and no folder `info`
     "maintenance.auto": "false",  # one more process for each commit
+    "protocol.file.allow": "always",  # for submodules
 }
 _PEOPLE = {f"GIT_{role}_{what}": "a@b" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
 _DATES = {f"GIT_{role}_DATE": "2026-01-02T03:04:05Z" for role in ("AUTHOR", "COMMITTER")}
