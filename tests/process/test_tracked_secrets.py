@@ -125,9 +125,9 @@ class Repositories:
 
 @pytest.fixture(scope="module")
 def repositories(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Repositories]:
-    all = Repositories(tmp_path_factory)
-    yield all
-    all.close()
+    result = Repositories(tmp_path_factory)
+    yield result
+    result.close()
 
 
 @pytest.fixture
