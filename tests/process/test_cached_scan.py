@@ -380,7 +380,8 @@ def test_law_names_match_as_one_expression_would_have_them() -> None:
 
 
 def git(*words: str, cwd: Path) -> None:
-    subprocess.run(["git", *words], cwd=cwd, env=ENVIRON, check=True, capture_output=True)
+    environ = {**ENVIRON, "GIT_TEMPLATE_DIR": str(cwd.parent / "template")}
+    subprocess.run(["git", *words], cwd=cwd, env=environ, check=True, capture_output=True)
 
 
 @pytest.mark.threat("T16")
@@ -388,6 +389,7 @@ def test_every_kind_of_repository_is_found(tmp_path: Path) -> None:
     source, folder = tmp_path / "source", tmp_path / "w"
     source.mkdir()
     folder.mkdir()
+    (tmp_path / "template/hooks").mkdir(parents=True)
     for each in (source, folder):
         git("init", "-q", cwd=each)
         git("commit", "-q", "--allow-empty", "-m", "m", cwd=each)
