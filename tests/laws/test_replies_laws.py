@@ -41,7 +41,6 @@ from runner.messages import (
 from runner.problems import Exit
 from runner.sessions.history import history_of, index
 from tests.support.law import number_of_examples
-from tests.support.loop_harness import LoopHarness, Make
 from tests.support.loop_harness import LoopHarness, Make, let_others_go_on
 from tests.support.scripted_replies import fatal, shown
 from tests.support.session_files import ID, new_journal, new_store
