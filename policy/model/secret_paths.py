@@ -212,8 +212,8 @@ _LISTS = ("secret_home", "secret_paths", "secret_names", "public_names", "locked
 
 
 def _same_lists(one: Profile, other: Profile) -> bool:
-    """Return True if both profiles have the same lists of paths. A copy of a profile with another rule has them: the near
-    misses of a grant are evaluated with ten such copies. So do settings that were read again, mostly.
+    """Return True if both profiles have the same lists of paths. A copy of a profile with another rule has them (the
+    near misses of a grant are evaluated with ten such copies), and so have settings that were read again, mostly.
     """
     return one is other or all(
         getattr(one, name) is getattr(other, name) or getattr(one, name) == getattr(other, name) for name in _LISTS
