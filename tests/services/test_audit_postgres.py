@@ -1,13 +1,15 @@
 """Tests of the audit log in a real PostgreSQL: the same answers and proofs as from a file, and no action without it."""
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -25,8 +27,8 @@ from runner.doctor.report import CheckState, record
 from sandbox.backend import Outcome
 from tests.support import forked_agent
 from tests.support.audit_records import allowed, denied, info, refusal
-from tests.support.places import ROOT
 from tests.support.postgres import PASSWORD, Server, postgres
+from tests.support.waiting import until
 
 AGENT = Path(sys.executable).parent / "agent"
 
@@ -214,31 +216,33 @@ def test_an_index_that_answers_something_else_is_named(server: Server, url: str)
         assert "`ringfence_by_denial` does not match" in getattr(verify(log.store), "why", "")
 
 
-WRITER = """
-import sys
-from tests.support.audit_records import refusal
-from runner.audit.log import AuditLog
-from runner.audit.stores.postgres import PostgresStore
-with AuditLog(PostgresStore.open(sys.argv[1], write=True)) as log:
-    for number in range(10_000):
-        print(log.refused("s", refusal(f"{sys.argv[2]} {number}")), flush=True)
-"""
+def append_without_end(url: str, name: int, told: IO[str]) -> None:
+    """Append records and write the number of each to `told`, until this process is killed."""
+    with AuditLog(PostgresStore.open(url, write=True)) as log:
+        while True:
+            print(log.refused("s", refusal(f"{name}")), file=told, flush=True)
 
 
 @pytest.mark.thorough
 def test_writers_that_are_killed_lose_nothing_and_break_nothing(url: str) -> None:
-    top = ROOT
-    writers = [
-        subprocess.Popen([sys.executable, "-c", WRITER, url, str(who)], cwd=top, stdout=subprocess.PIPE, text=True)
-        for who in range(8)
-    ]
+    readers: list[tuple[int, IO[str]]] = []
+    for who in range(8):
+        reader, writer = os.pipe()
+        if (process := os.fork()) == 0:
+            try:
+                with os.fdopen(writer, "w") as told_by_child:
+                    append_without_end(url, who, told_by_child)
+            finally:
+                os._exit(1)
+        os.close(writer)
+        readers.append((process, os.fdopen(reader)))
     told: list[int] = []
-    for place, writer in enumerate(writers):
-        assert writer.stdout is not None
-        told += [int(writer.stdout.readline()) for _ in range(5 + place)]
-        writer.send_signal(signal.SIGKILL)
-        told += [int(line) for line in writer.stdout if line.endswith("\n")]
-        writer.wait()
+    for place, (process, file) in enumerate(readers):
+        with file:
+            told += [int(file.readline()) for _ in range(5 + place)]
+            os.kill(process, signal.SIGKILL)
+            told += [int(line) for line in file if line.endswith("\n")]
+        assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == -signal.SIGKILL
     with AuditLog(PostgresStore.open(url, write=False)) as log:
         assert isinstance(verify(log.store), VerifiedLog)
         kept = {record.id for record in log.rows()}
@@ -309,20 +313,15 @@ def test_to_another_machine_only_by_tls_with_its_name_verified() -> None:
 
 
 def test_a_server_that_does_not_sync_is_refused(server: Server, url: str) -> None:
-    server.sql("ALTER SYSTEM SET fsync = off")
-    server.sql("SELECT pg_reload_conf()")
+    server.sql("ALTER SYSTEM SET fsync = off", "SELECT pg_reload_conf()")
     try:
-        until = time.monotonic() + 20
-        while server.sql("SHOW fsync") != "off" and time.monotonic() < until:
-            time.sleep(0.02)
+        until(lambda: server.sql("SHOW fsync") == "off")
         with pytest.raises(AuditError, match="does not sync") as caught:
             PostgresStore.open(url, write=True)
         assert caught.value.problem.fix.startswith("switch it on")
     finally:
-        server.sql("ALTER SYSTEM RESET fsync")
-        server.sql("SELECT pg_reload_conf()")
-        while server.sql("SHOW fsync") != "on" and time.monotonic() < until + 20:
-            time.sleep(0.02)
+        server.sql("ALTER SYSTEM RESET fsync", "SELECT pg_reload_conf()")
+        until(lambda: server.sql("SHOW fsync") == "on")
 
 
 def test_a_failure_has_a_remedy_of_its_own(
@@ -367,7 +366,7 @@ def home(tmp_path: Path, server: Server) -> dict[str, str]:
     for folder in ("home", "work", "config"):
         (tmp_path / folder).mkdir()
     (tmp_path / "config/config.toml").write_text(f'audit.url = "{server.by_network}"\n')
-    (tmp_path / "home/.pgpass").write_text(f"127.0.0.1:{server.port}:audit:ringfence:{PASSWORD}\n")
+    (tmp_path / "home/.pgpass").write_text(f"{server.address}:{server.port}:audit:ringfence:{PASSWORD}\n")
     (tmp_path / "home/.pgpass").chmod(0o600)
     return {
         "PATH": os.environ["PATH"],
@@ -439,8 +438,10 @@ NARROW = """
 def machine(server: Server, url: str, role: str = "writer") -> str:
     """The URL of a role with the rights that the documentation names for a machine, and no others."""
     AuditLog(PostgresStore.open(url, write=True)).close()
-    server.sql(f"DO $$BEGIN CREATE ROLE {role} LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END$$")
-    server.sql(NARROW.format(role=role))
+    server.sql(
+        f"DO $$BEGIN CREATE ROLE {role} LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END$$",
+        NARROW.format(role=role),
+    )
     return url.replace("ringfence@", f"{role}@")
 
 
@@ -542,50 +543,78 @@ ENDING = [
 # fmt: on
 
 
+class Fleet:
+    """A log in a database of its own, which a machine (the role `writer`) and the owner append to."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._close = contextlib.ExitStack()
+        self.harmed = True
+
+    def intact(self) -> None:
+        """Create the database, or create it again after an attack that did harm."""
+        if not self.harmed:
+            return
+        self.close()
+        self._server.sql(
+            "DROP DATABASE IF EXISTS machines WITH (FORCE)",
+            "CREATE DATABASE machines OWNER ringfence",
+            "GRANT pg_signal_backend TO ringfence",
+        )
+        self.server = replace(self._server, database="machines")
+        self.machine = machine(self.server, self.server.url)
+        self.log = self._close.enter_context(AuditLog(PostgresStore.open(self.machine, write=True)))
+        self.harmed = False
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._close.close()
+
+
+@pytest.fixture(scope="module")
+def _fleet(server: Server) -> Iterator[Fleet]:
+    made = Fleet(server)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def fleet(_fleet: Fleet) -> Fleet:
+    """The same log for every attack, because each attack must leave it intact; a new one after an attack that did not."""
+    _fleet.intact()
+    return _fleet
+
+
 @pytest.mark.threat("T118")
 @pytest.mark.parametrize(("statement", "said", "why"), ENDING, ids=[row[2] for row in ENDING])
-def test_one_machine_does_not_end_the_record_of_all(
-    server: Server, url: str, statement: str, said: str | None, why: str
-) -> None:
+def test_one_machine_does_not_end_the_record_of_all(fleet: Fleet, statement: str, said: str | None, why: str) -> None:
     """With the rights of a machine: it is refused or harmless, and afterwards the others go on."""
-    other = machine(server, url)
-    server.sql("GRANT pg_signal_backend TO ringfence")
-    with AuditLog(PostgresStore.open(other, write=True)) as log:
-        log.refused("s", refusal())
-        words = [
-            "psql",
-            "-XAtq",
-            "-v",
-            "ON_ERROR_STOP=1",
-            "-h",
-            str(server.folder),
-            "-p",
-            str(server.port),
-            "-U",
-            "writer",
-        ]
-        attack = subprocess.Popen(
-            [*words, "audit", "-c", statement], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-        try:
-            if said is not None:
-                assert said in attack.communicate(timeout=60)[1], why
-            else:
-                sleeping = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
-                until = time.monotonic() + 60
-                while server.sql(sleeping) == "0":
-                    assert time.monotonic() < until, why
-                    time.sleep(0.05)
-            for address in (other, url):
-                with AuditLog(PostgresStore.open(address, write=True)) as again:
-                    again.refused("s", refusal())
-                    assert isinstance(verify(again.store), VerifiedLog), why
-                    assert len(list(again.rows())) >= 2
-        finally:
+    server = fleet.server
+    before = fleet.log.refused("s", refusal())
+    fleet.harmed = True
+    words = ["psql", "-XAtq", "-v", "ON_ERROR_STOP=1", "-h", str(server.folder), "-p", str(server.port), "-U", "writer"]
+    attack = subprocess.Popen(
+        [*words, server.database, "-c", statement], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        if said is not None:
+            assert said in attack.communicate()[1], why
+        else:
+            sleeping = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
+            until(lambda: server.sql(sleeping) != "0", of=attack, what=why)
+        for address in (fleet.machine, server.url):
+            with AuditLog(PostgresStore.open(address, write=True)) as again:
+                assert again.refused("s", refusal()) > before, why
+        with AuditLog.open_to_read(server.url) as log:
+            assert isinstance(verify(log.store), VerifiedLog), why
+            assert log.get(before) is not None
+    finally:
+        if attack.poll() is None:
             attack.kill()
             attack.communicate()
             server.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep'")
-        log.refused("s", refusal())
+    fleet.log.refused("s", refusal())
+    fleet.harmed = False
 
 
 @pytest.mark.thorough

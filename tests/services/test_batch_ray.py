@@ -8,7 +8,6 @@ import stat
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from importlib.util import find_spec
@@ -18,6 +17,7 @@ import pytest
 
 from tests.support.hosted import processes
 from tests.support.ray_cluster import Cluster, cluster
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.thorough  # a cluster takes long to start
 
@@ -64,10 +64,8 @@ def batch(base: Path, there: Cluster, *more: str) -> subprocess.CompletedProcess
         "ANTHROPIC_API_KEY": KEY,
         **there.environ,
     }
-    words = [AGENT, "batch", "tasks.jsonl", "--cwd", "work/sub", "--engine", there.address, *more]
-    return subprocess.run(
-        words, cwd=base, env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=180
-    )
+    words = [*there.command, AGENT, "batch", "tasks.jsonl", "--cwd", "work/sub", "--engine", there.address, *more]
+    return subprocess.run(words, cwd=base, env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True)
 
 
 def files(top: Path) -> Iterator[tuple[Path, bytes]]:
@@ -123,7 +121,18 @@ def test_ctrl_c_here_ends_what_runs_there(tmp_path: Path, there: Cluster) -> Non
     )
     (tmp_path / "tasks.jsonl").write_text('{"id": "slow", "prompt": "x"}\n')
     environ = {"HOME": str(tmp_path / "home"), "PATH": os.environ["PATH"], "LANG": "C.UTF-8", **there.environ}
-    words = [AGENT, "batch", "tasks.jsonl", "--cwd", "work", "--engine", there.address, "--mode", "trust-project"]
+    words = [
+        *there.command,
+        AGENT,
+        "batch",
+        "tasks.jsonl",
+        "--cwd",
+        "work",
+        "--engine",
+        there.address,
+        "--mode",
+        "trust-project",
+    ]
     running = subprocess.Popen(
         [*words, f"--model=scripted:{there.folder}/slow.toml"],
         cwd=tmp_path,
@@ -133,19 +142,12 @@ def test_ctrl_c_here_ends_what_runs_there(tmp_path: Path, there: Cluster) -> Non
         stderr=subprocess.PIPE,
         text=True,
     )
-    until = time.monotonic() + 120
-    while not processes(seconds):  # what the command writes is in the layer of its transaction
-        assert time.monotonic() < until
-        assert running.poll() is None, running.communicate()
-        time.sleep(0.1)
+    until(lambda: processes(seconds), of=running)  # what the command writes is in the layer of its transaction
     running.send_signal(signal.SIGINT)
-    out, err = running.communicate(timeout=120)
+    out, err = running.communicate()
     assert running.returncode == 130, (out, err)
     assert "Traceback" not in err
-    until = time.monotonic() + 60
-    while left := [path.name for path in (there.folder / "copies").glob("ringfence*")]:
-        assert time.monotonic() < until, left
-        time.sleep(0.1)
+    until(lambda: not list((there.folder / "copies").glob("ringfence*")), what="the end of the copy")
     assert not (tmp_path / "tasks.batch/results.jsonl").exists()
 
 
@@ -162,7 +164,7 @@ except Stopped as stopped:
 
 
 def test_a_cluster_that_is_not_there_is_said() -> None:
-    done = subprocess.run([sys.executable, "-c", NOT_THERE], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", NOT_THERE], capture_output=True, text=True)
     assert done.stdout == "no Ray cluster answers at `ray://127.0.0.1:1`\n", done.stderr
     assert done.returncode == 0
 

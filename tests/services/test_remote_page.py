@@ -13,8 +13,9 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from tests.support.hosted_session import HostedProcess, workspace
 from tests.support.layers import overlays_work
+from tests.support.own_network import own_address
 from tests.support.remote_server import RemoteProcess, remote_process
-from tests.support.report_browser import in_browser
+from tests.support.report_browser import LONGEST, in_browser
 from tests.support.resident_process import until
 
 pytestmark = in_browser
@@ -44,7 +45,7 @@ class Seen:
         )  # fmt: skip
         self.page: Page = self.context.new_page()
         self.bad: list[str] = []
-        self.page.set_default_timeout(60_000)  # milliseconds, for machines that are busy
+        self.page.set_default_timeout(LONGEST)
         self.page.on("request", lambda it: None if it.url.startswith(server.origin + "/") else self.bad.append(it.url))
         self.page.on("console", lambda it: None if "401" in it.text else self.bad.append(f"{it.type}: {it.text}"))
         self.page.on("pageerror", lambda it: self.bad.append(str(it)))
@@ -56,7 +57,7 @@ class Seen:
         self.page.goto(self.server.origin + "/")
         self.page.fill("#token", secret)
         self.page.click("#sign-in-form button")
-        expect(self.page.locator("#link")).to_have_text("connected", timeout=60_000)
+        expect(self.page.locator("#link")).to_have_text("connected", timeout=LONGEST)
 
     def open(self, session: HostedProcess) -> None:
         self.page.click(f"[data-session='{session.id}']")
@@ -237,7 +238,7 @@ def test_removing_a_token_closes_its_page(browser: Browser, server: RemoteProces
     seen = Seen(browser, server)
     seen.sign_in(server.token(name))
     server.store.remove(name)
-    expect(seen.page.locator("#sign-in-form")).to_be_visible(timeout=60_000)
+    expect(seen.page.locator("#sign-in-form")).to_be_visible(timeout=LONGEST)
     expect(seen.page.locator("#sign-in-error")).to_have_text("The token was removed or has expired.")
     seen.context.close()
 
@@ -305,7 +306,7 @@ def test_a_page_of_another_origin_can_neither_connect_nor_read(
         # The attacker is on the same host, so that the cookie is of the same site: only the origin differs.
         page = seen.context.new_page()
         page.goto(address)
-        page.wait_for_function("document.title.startsWith('{')", timeout=60_000)
+        page.wait_for_function("document.title.startsWith('{')", timeout=LONGEST)
         found = json.loads(page.title())
     assert found["socket"] == "refused"
     assert found["me"] == found["signOut"] == "refused"
@@ -321,7 +322,8 @@ def test_a_page_of_another_origin_can_neither_connect_nor_read(
 
 @pytest.mark.threat("T286")
 def test_the_page_reconnects_and_shows_the_conversation_again(browser: Browser, tmp_path: Path, name: str) -> None:
-    with remote_process(tmp_path) as first:
+    address = own_address()  # where no other program takes the port while no server has it
+    with remote_process(tmp_path, "--listen", f"{address}:0") as first:
         folder = workspace(tmp_path, "w")
         session = HostedProcess(first.harness, '[[turn]]\ntext = "An answer that stays."\n', folder=folder)
         seen = Seen(browser, first)
@@ -331,12 +333,12 @@ def test_the_page_reconnects_and_shows_the_conversation_again(browser: Browser, 
         seen.page.click("#send")
         expect(seen.page.locator(".end")).to_have_count(1)
         first.process.kill()
-        first.process.wait(60)
-        expect(seen.page.locator("#link")).to_have_text("reconnecting", timeout=60_000)
+        first.process.wait()
+        expect(seen.page.locator("#link")).to_have_text("reconnecting", timeout=LONGEST)
         assert session.process.poll() is None, "the session does not depend on the web server"
-        again = RemoteProcess(first.harness, "--listen", f"127.0.0.1:{first.port}")
+        again = RemoteProcess(first.harness, "--listen", f"{address}:{first.port}")
         try:
-            expect(seen.page.locator("#link")).to_have_text("connected", timeout=60_000)
+            expect(seen.page.locator("#link")).to_have_text("connected", timeout=LONGEST)
             expect(seen.page.locator("#transcript")).to_contain_text("An answer that stays.")
             expect(seen.page.locator(".end")).to_have_count(1)
         finally:

@@ -1,4 +1,8 @@
-"""A real PostgreSQL for tests: a cluster of its own in a short folder, listening on a socket there and on loopback."""
+"""A real PostgreSQL for tests: a cluster of its own in a short folder, listening on a socket there and on loopback.
+
+On loopback the server has an address of its own, so that no server of another test worker or of another checkout has the
+same address and port.
+"""
 
 import contextlib
 import os
@@ -7,16 +11,19 @@ import signal
 import socket
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from tests.support.own_network import own_address
 from tests.support.sandbox_bench import NOBODY
+from tests.support.waiting import until
 
 PASSWORD = "the-password-of-the-log"
+# Below the ports that the kernel gives to connections and to servers that ask for any port, and not PostgreSQL's own.
+PORT = 15432
 
 
 def _binary(name: str) -> str:
@@ -28,22 +35,45 @@ def _binary(name: str) -> str:
 
 @dataclass(frozen=True)
 class Server:
-    """`folder` holds the socket (no password asked); on loopback at `port` the user `ringfence` needs PASSWORD."""
+    """A running server.
+
+    Attributes:
+        folder: holds the socket, through which no password is asked for.
+        address: an address of loopback, where the user `ringfence` needs PASSWORD.
+        port: the port at that address, which is also in the name of the socket.
+        database: the database of the log, which the role `ringfence` owns.
+    """
 
     folder: Path
-    port: int
+    address: str
+    port: int = PORT
+    database: str = "audit"
 
     @property
     def url(self) -> str:
-        return f"postgresql://ringfence@/audit?host={self.folder}&port={self.port}"
+        return f"postgresql://ringfence@/{self.database}?host={self.folder}&port={self.port}"
 
     @property
     def by_network(self) -> str:
-        return f"postgresql://ringfence@127.0.0.1:{self.port}/audit"
+        return f"postgresql://ringfence@{self.address}:{self.port}/{self.database}"
 
-    def sql(self, text: str) -> str:
-        command = ["psql", "-XAtq", "-h", str(self.folder), "-p", str(self.port), "-U", "postgres", "audit", "-c", text]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+    def sql(self, *texts: str) -> str:
+        """Run statements as the administrator of the server, each text by itself. Return what they print."""
+        words = [
+            "psql",
+            "-XAtq",
+            "-v",
+            "ON_ERROR_STOP=1",
+            "-h",
+            str(self.folder),
+            "-p",
+            str(self.port),
+            "-U",
+            "postgres",
+        ]
+        commands = [word for text in texts for word in ("-c", text)]
+        done = subprocess.run([*words, self.database, *commands], check=True, capture_output=True, text=True)
+        return done.stdout.strip()
 
 
 @contextlib.contextmanager
@@ -55,23 +85,23 @@ def postgres() -> Iterator[Server]:
     if os.geteuid() == 0:
         os.chown(folder, NOBODY, NOBODY)
     folder.chmod(0o755)  # the socket is for every user of the tests
-    data, port = folder / "data", _free_port()
+    data, address = folder / "data", own_address()
     environ = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "HOME": str(folder)}
     try:
         made = [initdb, "-D", str(data), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync"]
         subprocess.run(made, check=True, capture_output=True, env=environ, cwd=folder, **who)
-        (data / "pg_hba.conf").write_text("local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\n")
-        settings = {"unix_socket_directories": str(folder), "listen_addresses": "127.0.0.1", "port": str(port)}
+        (data / "pg_hba.conf").write_text("local all all trust\nhost all all 127.0.0.0/8 scram-sha-256\n")
+        settings = {"unix_socket_directories": str(folder), "listen_addresses": address, "port": str(PORT)}
         options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
         with (folder / "log").open("wb") as log:
             running = subprocess.Popen(
                 [server, "-D", str(data), *options], stdout=log, stderr=log, env=environ, cwd=folder, **who
             )
         try:
-            _wait(folder, port, running)
-            made_here = Server(folder, port)
+            until(lambda: _answers(folder), of=running, what=(folder / "log").read_text)
+            made_here = Server(folder, address)
             subprocess.run(
-                ["psql", "-Xq", "-h", str(folder), "-p", str(port), "-U", "postgres", "postgres"],
+                ["psql", "-Xq", "-h", str(folder), "-p", str(PORT), "-U", "postgres", "postgres"],
                 input=f"CREATE ROLE ringfence LOGIN PASSWORD '{PASSWORD}'; CREATE DATABASE audit OWNER ringfence;",
                 check=True,
                 capture_output=True,
@@ -85,30 +115,11 @@ def postgres() -> Iterator[Server]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _free_port() -> int:
-    """Return a free port below those that the kernel gives to connections, so that no connection takes the port.
-
-    Each process begins at a port of its own, because two test workers may ask at the same time.
-    """
-    lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    first = lowest - 1 - os.getpid() * 7 % (lowest // 2)
-    for port in (*range(first, 1023, -1), *range(lowest - 1, first, -1)):
-        with socket.socket() as found, contextlib.suppress(OSError):
-            found.bind(("127.0.0.1", port))
-            return port
-    raise AssertionError("no port is free")
-
-
-def _wait(folder: Path, port: int, running: "subprocess.Popen[bytes]") -> None:
-    until = time.monotonic() + 60
-    while running.poll() is None and time.monotonic() < until:
-        with socket.socket(socket.AF_UNIX) as door:
-            try:
-                door.connect(str(folder / f".s.PGSQL.{port}"))
-            except OSError:
-                time.sleep(0.02)
-                continue
-            if subprocess.run(["pg_isready", "-q", "-h", str(folder), "-p", str(port)], check=False).returncode == 0:
-                return
-            time.sleep(0.02)
-    raise AssertionError(f"PostgreSQL did not start:\n{(folder / 'log').read_text()}")
+def _answers(folder: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as door:
+        try:
+            door.connect(str(folder / f".s.PGSQL.{PORT}"))
+        except OSError:
+            return False
+    asked = ["pg_isready", "-q", "-h", str(folder), "-p", str(PORT)]
+    return subprocess.run(asked, check=False).returncode == 0

@@ -1,42 +1,40 @@
-"""A real Ray of one machine for tests: on loopback, in a folder of its own, stopped by the numbers of its processes."""
+"""A real Ray of one machine for tests: in a network and a folder of its own, stopped by the numbers of its processes."""
 
 import os
-import random
 import secrets
 import signal
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from tests.support.own_network import own_network
+from tests.support.waiting import until
+
+# Outside of the ports that Ray gives to its workers (10002 to 19999), and of those that the kernel gives to connections.
+_PORT, _DOOR = 21000, 21001
+
 
 class Cluster:
-    """A head node that is there. `environ`: what a client needs to be let in."""
+    """A running head node.
 
-    def __init__(self, folder: Path, port: int, environ: dict[str, str]) -> None:
+    Attributes:
+        folder: the folder of the cluster.
+        address: the address of the head, which only a command in its network reaches.
+        command: the words before a command that run it in the network of the cluster.
+        environ: the variables that a client needs to be let in.
+    """
+
+    def __init__(self, folder: Path, command: tuple[str, ...], environ: dict[str, str]) -> None:
         self.folder = folder
-        self.address = f"ray://127.0.0.1:{port}"
+        self.address = f"ray://127.0.0.1:{_DOOR}"
+        self.command = command
         self.environ = environ
 
 
-def _free(ports: range) -> int:
-    """Return one of `ports` at which no process listens.
-
-    The ports lie below the range from which the kernel assigns free ports, because other parts of Ray could get a port
-    of that range between this check and its use.
-    """
-    for port in ports:
-        with socket.socket() as taken, suppress(OSError):
-            taken.bind(("0.0.0.0", port))  # nothing is said there, and nobody listens
-            return port
-    raise AssertionError("no port is free")
-
-
 def members(folder: Path) -> list[int]:
-    """Every process of the cluster: its words or its environment name the folder."""
+    """Return every process of the cluster: its words or its environment name the folder."""
     found = []
     for each in Path("/proc").iterdir():
         if each.name.isdigit() and int(each.name) != os.getpid():
@@ -53,28 +51,27 @@ def cluster(folder: Path, environ: Mapping[str, str]) -> Iterator[Cluster]:
     token.write_text(secrets.token_hex(16))
     token.chmod(0o600)
     client = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token), "RAY_USAGE_STATS_ENABLED": "0"}
-    begin = random.randrange(21000, 31000, 100)
-    port, door = _free(range(begin, begin + 50)), _free(range(begin + 50, begin + 100))
     words = [
         str(Path(sys.executable).with_name("ray")),
-        *("start", "--head", f"--port={port}", f"--ray-client-server-port={door}", "--num-cpus=2"),
+        *("start", "--head", f"--port={_PORT}", f"--ray-client-server-port={_DOOR}", "--num-cpus=2"),
         *(f"--temp-dir={folder}/r", "--include-dashboard=false", "--node-ip-address=127.0.0.1"),
         *("--object-store-memory=80000000", "--disable-usage-stats"),
     ]
-    try:
-        # A fork of the head's client server, while another of its threads is in gRPC, dies now and then (ray 2.60).
-        steady = {"GRPC_ENABLE_FORK_SUPPORT": "0"}
-        subprocess.run(
-            words, env={**environ, **client, **steady}, check=True, capture_output=True, text=True, timeout=300
-        )
-        yield Cluster(folder, door, client)
-    finally:
-        until = time.monotonic() + 30
-        how = signal.SIGTERM
-        while (left := members(folder)) and time.monotonic() < until:
-            for number in left:
-                with suppress(ProcessLookupError):
-                    os.kill(number, how)
-            time.sleep(0.5)
-            how = signal.SIGKILL
-        assert members(folder) == []
+    # A fork of the head's client server, while another of its threads is in gRPC, dies now and then (ray 2.60).
+    steady = {"GRPC_ENABLE_FORK_SUPPORT": "0"}
+    with own_network() as command:
+        try:
+            started = {**environ, **client, **steady}
+            subprocess.run([*command, *words], env=started, check=True, capture_output=True, text=True)
+            yield Cluster(folder, command, client)
+        finally:
+            until(lambda: not _killed(folder), what="the end of the cluster")
+
+
+def _killed(folder: Path) -> list[int]:
+    """Kill every process of the cluster. Return those that were there."""
+    found = members(folder)
+    for number in found:
+        with suppress(ProcessLookupError):
+            os.kill(number, signal.SIGKILL)
+    return found

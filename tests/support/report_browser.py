@@ -13,10 +13,11 @@ from runner.audit.export.page import About, document
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
+LONGEST = 500_000  # milliseconds, only to end a wait for something that never happens
 ABOUT = About("ringfence 0.1.0", "2026-03-11T08:00:00Z", "/log/audit.db", sealed="13:" + "ab" * 32)
 
 
-expect.set_options(timeout=60_000)  # milliseconds, for machines that are busy
+expect.set_options(timeout=LONGEST)
 
 in_browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed here")
 
@@ -25,7 +26,7 @@ in_browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is install
 def browser() -> Iterator[Browser]:
     arguments = ["--no-sandbox"]  # root has none, nor has a container; the pages are ours
     with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=arguments, timeout=180_000)
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=arguments, timeout=LONGEST)
         yield browser
         browser.close()
 
@@ -36,7 +37,7 @@ class Watched:
     def __init__(self, page: Page, file: Path) -> None:
         self.page, self.bad = page, list[str]()
         address = file.as_uri()
-        page.set_default_timeout(60_000)  # milliseconds, for machines that are busy
+        page.set_default_timeout(LONGEST)
         page.on("request", lambda it: None if it.url.partition("#")[0] == address else self.bad.append(it.url))
         page.on("console", lambda it: self.bad.append(f"{it.type}: {it.text}"))
         page.on("pageerror", lambda it: self.bad.append(str(it)))
