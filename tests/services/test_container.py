@@ -11,7 +11,6 @@ import sys
 import tarfile
 import tempfile
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from sandbox.container.create_body import MASKED
 from tests.support import forked_agent
 from tests.support.container_bench import Containers, Dock
 from tests.support.sandbox_bench import SECRET, USERS
+from tests.support.waiting import until
 
 # Tests of `test_sandbox`, collected again here with the `bench` below.
 from tests.sandbox.test_sandbox import test_ordinary_work_works  # noqa: F401  # isort: skip  # first: it looks at an empty home
@@ -49,8 +49,10 @@ from tests.sandbox.test_sandbox import (  # noqa: F401  # isort: skip  # pytest 
     test_what_a_command_leaves_behind_is_killed,
     test_what_look_grants_is_reading_and_nothing_else,
 )
+from tests.sandbox.test_staying_processes import marker, running
 
 pytestmark = pytest.mark.thorough  # another backend than the default one
+NOBODY_ONLY = [user for user in USERS if user == "nobody"]
 
 
 @pytest.fixture(scope="module", params=USERS)
@@ -68,15 +70,6 @@ def bench(request: pytest.FixtureRequest, docked: Dock) -> Iterator[Containers]:
 def containers(docked: Dock) -> dict[str, str]:
     """The containers of the product that are there: name to state."""
     return {str(each["Names"][0]).strip("/"): str(each["State"]) for each in docked.ask("containers", all=True)}
-
-
-def eventually(what: Any, seconds: float = 60.0) -> bool:
-    until = time.monotonic() + seconds
-    while not what():
-        if time.monotonic() > until:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 # ---- what differs from T1
@@ -104,6 +97,7 @@ def test_what_proc_tells_of_the_machine_is_covered(bench: Containers) -> None:
     assert bench.run("grep -q MemTotal /proc/meminfo && grep -q ' / ' /proc/mounts && nproc")["status"] == 0
 
 
+@pytest.mark.whole_matrix("commands have the numbers of the user")
 def test_who_commands_are(bench: Containers) -> None:
     status = bench.workspace.stat()
     assert bench.run("id -u; id -g; id -G; hostname")["out"].split() == [
@@ -114,6 +108,7 @@ def test_who_commands_are(bench: Containers) -> None:
 
 
 @pytest.mark.threat("T05")
+@pytest.mark.whole_matrix("the device of the machine differs for root alone")
 def test_no_input_of_roots_is_not_the_machines_own_device(bench: Containers) -> None:
     host = os.stat("/dev/null")
     argv = ["stat", "-Lc", "%t:%T %d:%i", "/proc/self/fd/0"]
@@ -123,6 +118,7 @@ def test_no_input_of_roots_is_not_the_machines_own_device(bench: Containers) -> 
         assert bench.user != "root" or answer["out"].split()[1] != f"{host.st_dev}:{host.st_ino}", answer
 
 
+@pytest.mark.whole_matrix("root's commands get their input from bash, which adds a variable")
 def test_the_environment_is_that_of_the_terms_alone(bench: Containers) -> None:
     answer = bench.ask({"kind": "RunArgv", "argv": ["cat", "/proc/self/environ"], "cwd": str(bench.workspace)})
     of_bash = ["SHLVL"] if bench.user == "root" else []  # which gives root's commands their input
@@ -204,6 +200,7 @@ def test_fifty_commands_use_one_container_and_leave_nothing(bench: Containers, d
     assert len(os.listdir(f"/proc/{bench.process.pid}/fd")) <= handles + 12, "none for each command"
 
 
+@pytest.mark.whole_matrix("only root may look into the folder of a container from outside")
 def test_what_a_reading_command_leaves_behind(bench: Containers) -> None:
     answer = bench.run("ls -A /run/tmp; echo x > /run/tmp/left; cat /run/tmp/left", rights="read-only")
     assert answer["out"] == "x\n"
@@ -241,10 +238,10 @@ def test_a_container_that_is_taken_away_is_a_problem_and_the_next_command_gets_a
     docked.ask("remove_container", mine, force=True)
     assert bench.run("echo again", limits={"pids": 98})["out"] == "again\n"
     now = set(containers(docked)) - before - {mine}
-    nap = f"94{os.getpid()}"
+    nap = marker()
 
     def take_away() -> None:
-        assert eventually(lambda: f"sleep {nap}" in _processes())
+        until(lambda: running(nap), of=bench.process)
         for each in now:
             docked.ask("kill", each)
 
@@ -341,9 +338,8 @@ def test_volumes_of_an_image_are_covered_however_they_are_written(bench: Contain
     ]
 
 
+@pytest.mark.parametrize("bench", NOBODY_ONLY, indirect=True)  # root may use every socket
 def test_a_socket_that_is_somebody_elses(bench: Containers, docked: Dock) -> None:
-    if bench.user != "nobody":
-        pytest.skip("root may use every socket; the other user's run shows it")
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder, socket.socket(socket.AF_UNIX) as closed:
         os.chmod(folder, 0o755)
         closed.bind(f"{folder}/d.sock")
@@ -371,9 +367,9 @@ def test_the_daemons_socket_is_never_inside(bench: Containers, docked: Dock) -> 
 
 
 @pytest.mark.threat("T06")
+@pytest.mark.parametrize("bench", [user for user in USERS if user != "root"], indirect=True)
 def test_who_cannot_enter_the_network_of_a_container_opens_none(bench: Containers) -> None:
-    if bench.user == "root":
-        pytest.skip("root can: test_container_egress")
+    """Root can: test_container_egress."""
     answer = bench.run("touch ran", hosts=["example.org"])
     assert "example.org" in answer["unavailable"][0]
     assert "only root may" in answer["unavailable"][1]
@@ -391,14 +387,14 @@ def test_a_killed_runner_leaves_no_container_and_no_process(docked: Dock, tmp_pa
         made = Containers(USERS[0], base, docked)
         made.run("true")
         before = containers(docked)
-        mark = f"93{os.getpid()}"
+        mark = marker()
         assert made.process.stdin is not None
         _send(made, f"sleep {mark}")
-        assert eventually(lambda: f"sleep {mark}" in _processes())
+        until(lambda: running(mark), of=made.process)
         made.process.send_signal(signal.SIGKILL)
         made.process.wait()
-        assert eventually(lambda: f"sleep {mark}" not in _processes()), "the container's input has ended"
-        assert eventually(lambda: set(containers(docked)) < set(before))
+        until(lambda: not running(mark), what="the end of the container's input")
+        until(lambda: set(containers(docked)) < set(before))
 
 
 def _send(bench: Containers, script: str) -> None:
@@ -411,10 +407,6 @@ def _quietly(bench: Containers, script: str) -> None:
         bench.run(script)
     except (AssertionError, OSError, ValueError):
         return  # the driver was killed: that is what the test is about
-
-
-def _processes() -> str:
-    return subprocess.run(["ps", "axo", "args"], capture_output=True, text=True, check=True).stdout
 
 
 @pytest.mark.threat("T59")
@@ -491,7 +483,7 @@ def test_a_name_that_is_swapped_for_a_link_meanwhile_shows_nothing(docked: Dock)
         (work / ".envrc").write_text("mine")
         secret.write_text(SECRET)
         assert "the mounts differ from the requested ones" in asyncio.run(attempt())
-    assert eventually(lambda: all("running" in state for state in containers(docked).values()))
+    until(lambda: all("running" in state for state in containers(docked).values()))
 
 
 # ---- the program

@@ -23,9 +23,10 @@ from sandbox.container.processes import Processes
 from sandbox.linux import launch
 from sandbox.workspace.protected_paths import Scan
 from tests.sandbox.test_staying_processes import marker, running, wait_until_gone
-from tests.services.test_container import containers, eventually
+from tests.services.test_container import containers
 from tests.support.container_bench import Containers, Dock
 from tests.support.sandbox_bench import USERS
+from tests.support.waiting import until, until_async
 
 pytestmark = pytest.mark.thorough  # another backend than the default one
 
@@ -147,6 +148,7 @@ def test_a_file_that_its_mounts_do_not_cover_ends_a_process(bench: Containers) -
     shutil.rmtree(settings)
 
 
+@pytest.mark.whole_matrix("only root may enter the network of a container")
 def test_ports_and_a_connection_to_one(bench: Containers) -> None:
     server = "import socket; s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1], flush=True)"
     bench.start("server", f"python3 -c \"{server}; c, _ = s.accept(); c.sendall(b'hello'); input()\"")
@@ -177,7 +179,7 @@ def test_commands_with_equal_rights_share_a_network(bench: Containers, docked: D
     ask = f"exec 3<> /dev/tcp/localhost/{port} && read line <&3 && echo $line; hostname"
     assert bench.run(ask, **told)["out"] == "hello\nsandbox\n"
     assert bench.run("echo begun; sleep 9999", cancel="begun", **told)["cancelled"]
-    assert eventually(lambda: first not in containers(docked))
+    until(lambda: first not in containers(docked))
     assert bench.run(ask, limits={"pids": 77}, **told)["out"] == "hello\nsandbox\n"
     for other in ({"rights": "read-only"}, {"env": {**told["env"], "OWN": "2"}}):
         assert "hello" not in bench.run(ask, **{**told, **other})["out"], other
@@ -242,9 +244,7 @@ def folder() -> Iterator[Path]:
 
 
 async def text_of(printed: bytearray, wanted: bytes) -> None:
-    async with asyncio.timeout(60):
-        while wanted not in printed:
-            await asyncio.sleep(0.01)
+    await until_async(lambda: wanted in printed)
 
 
 @pytest.mark.threat("T163")
@@ -331,24 +331,32 @@ def test_a_command_cannot_write_into_the_pipe_of_its_input(docked: Dock, folder:
     os.close(source)
 
 
+# Prints `pending` when the first bytes of its input have arrived, and reads none of them.
+PENDING = """python3 -c '
+import fcntl, struct, termios, time
+while not struct.unpack("i", fcntl.ioctl(0, termios.FIONREAD, bytes(4)))[0]: time.sleep(0.01)
+print("pending", flush=True)'"""
+
+
 def test_a_writer_waits_for_a_process_that_reads_nothing(docked: Dock, folder: Path) -> None:
     async def scene(backend: Container, permit: Callable[[str], Permit]) -> None:
         printed = bytearray()
-        script = "echo ready; read x < go; wc -c; sleep 9999"
+        script = f"{PENDING}; read x < go; wc -c; sleep 9999"
         os.mkfifo(folder / "go")
         process = await backend.start(permit(script), listen=lambda _, chunk: printed.extend(chunk))
-        await text_of(printed, b"ready\n")
         writing = asyncio.create_task(process.write(bytes(8_000_000)))
-        await asyncio.wait({writing}, timeout=0.5)
+        await text_of(printed, b"pending\n")
         assert not writing.done()
         go = await asyncio.to_thread((folder / "go").open, "w")
         go.close()
         await writing
         process.close_input()
         await text_of(printed, b"8000000\n")
-        another = await backend.start(permit("sleep 9999"), listen=lambda _, chunk: None)
+        printed.clear()
+        unread = permit(f"{PENDING}; sleep 9999")
+        another = await backend.start(unread, listen=lambda _, chunk: printed.extend(chunk))
         writing = asyncio.create_task(another.write(bytes(8_000_000)))
-        await asyncio.wait({writing}, timeout=0.5)
+        await text_of(printed, b"pending\n")
         await another.end()
         with pytest.raises(BrokenPipeError):
             await writing

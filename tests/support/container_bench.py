@@ -6,6 +6,7 @@ the repository.
 """
 
 import contextlib
+import fcntl
 import glob
 import hashlib
 import importlib.util
@@ -14,7 +15,6 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from policy.model.frozen import dataclass
 from sandbox.backend import SandboxUnavailable
 from sandbox.container.daemon import Daemon, find_socket
 from tests.support.sandbox_bench import NOBODY, Bench
+from tests.support.waiting import until
 
 PACKAGES = ("bash", "coreutils", "curl", "git", "mount", "procps", "python3", "tar", "util-linux")
 # An image that everyday work can be done with; go, cargo and java would make it several times as large.
@@ -100,11 +101,11 @@ def _started() -> Iterator[tuple[str, int]]:
             yield f"{folder}/d.sock", process.pid
         finally:
             process.send_signal(signal.SIGTERM)
-            process.wait(timeout=180)
+            process.wait()
 
 
 def _dockerd(folder: Path, driver: tuple[str, ...]) -> subprocess.Popen[bytes] | None:
-    """A daemon that answers; None when it ended instead."""
+    """Return a daemon that answers; None if it ended instead."""
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
             [
@@ -116,16 +117,18 @@ def _dockerd(folder: Path, driver: tuple[str, ...]) -> subprocess.Popen[bytes] |
             stderr=log,
             start_new_session=True,
         )
-    until = time.monotonic() + 180
-    while time.monotonic() < until and process.poll() is None:
-        with contextlib.suppress(SandboxUnavailable):
-            Daemon(f"{folder}/d.sock").ask(lambda client: client.ping())
-            return process
-        time.sleep(0.2)
-    if process.poll() is None:
-        process.kill()
-    process.wait()
+    if until(lambda: process.poll() is not None or _answers(f"{folder}/d.sock")) and process.poll() is None:
+        return process
     return None
+
+
+def _answers(socket: str) -> bool:
+    if not os.path.exists(socket):  # cheaper than a client, and the usual case in the first seconds
+        return False
+    with contextlib.suppress(SandboxUnavailable):
+        Daemon(socket).ask(lambda client: client.ping())
+        return True
+    return False
 
 
 def _imported(socket: str, packages: tuple[str, ...]) -> str:
@@ -139,14 +142,23 @@ def _imported(socket: str, packages: tuple[str, ...]) -> str:
 
 
 def _tarball(packages: tuple[str, ...]) -> Path:
-    """A root file system of a few Debian packages, built once and kept."""
+    """Return a root file system of a few Debian packages, built once and kept.
+
+    A lock lets one process build it, while the others wait: test workers, and the tests of another checkout.
+    """
     os_release = dict(line.split("=", 1) for line in Path("/etc/os-release").read_text().splitlines() if "=" in line)
     suite = os_release["VERSION_CODENAME"].strip('"')
     key = hashlib.sha256("\n".join((suite, os.uname().machine, *packages)).encode()).hexdigest()[:16]
     KEPT.mkdir(parents=True, exist_ok=True)
     found = KEPT / f"{key}.tar"
-    if found.exists():
-        return found
+    with found.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not found.exists():
+            _build(found, suite, packages)
+    return found
+
+
+def _build(found: Path, suite: str, packages: tuple[str, ...]) -> None:
     if shutil.which("mmdebstrap") is None:
         pytest.skip("mmdebstrap is not there, which builds the image")
     sources = [*glob.glob("/etc/apt/sources.list"), *glob.glob("/etc/apt/sources.list.d/*.sources")]
@@ -159,7 +171,6 @@ def _tarball(packages: tuple[str, ...]) -> Path:
         done = subprocess.run([*argv, suite, str(made), *sources], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr[-3000:]
         made.replace(found)
-    return found
 
 
 class Containers(Bench):
