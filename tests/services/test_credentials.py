@@ -3,11 +3,14 @@ may be.
 """
 
 import contextlib
+import ctypes
 import json
 import os
+import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -17,6 +20,7 @@ from runner.secrets.secret import Secret, SecretError
 from tests.support.model_server import Delta, ModelServer, calling, serving
 from tests.support.sandbox_bench import USERS
 from tests.support.secret_service import KeyringHarness, harness, terminal
+from tests.support.waiting import until
 
 KEY, OTHER = "sk-canary-e41b7f0c92d6", "sk-canary-0a9d5ec83b17"
 U, A, B, N, M, S = (
@@ -125,7 +129,8 @@ LOOK = f"python3 -c '{LEADS}{FILES}'"
 
 
 def answer(turn: int, headers: str, body: bytes) -> Delta:
-    """Asks for one command, then it is done."""
+    """Asks for one command, then it is done. The watches look while `agent` waits for the answer."""
+    Watch.look_all()
     first = b'"role":"tool"' not in body.replace(b'": "', b'":"')
     return calling(LOOK) if first else {"content": "done"}
 
@@ -142,37 +147,85 @@ def place(request: pytest.FixtureRequest) -> Iterator[KeyringHarness]:
         yield made
 
 
+def adopt_orphans(yes: bool) -> None:
+    """Make this process the parent of every descendant whose own parent ends, so that it stays a descendant."""
+    assert (
+        ctypes.CDLL(None, use_errno=True).prctl(36, int(yes), 0, 0, 0) == 0
+    )  # SOURCE: prctl(2), PR_SET_CHILD_SUBREAPER
+
+
+def descendants(pid: int) -> Iterator[int]:
+    """Yield the processes that a process started, directly or through others."""
+    for file in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            for child in map(int, file.read_text().split()):
+                yield child
+                yield from descendants(child)
+
+
 class Watch:
-    """Reads the arguments and the environment of every process of this machine, again and again."""
+    """Looks for the key in the arguments and the environment of every process that this one started, again and again.
+
+    Attributes:
+        found: the kinds of files in which the key was.
+        seen: the processes that it looked at.
+        running: the watches that look at present.
+    """
+
+    running: ClassVar[list["Watch"]] = []
 
     def __init__(self) -> None:
         self.found: set[str] = set()
-        self.looks = 0
+        self.seen: set[int] = set()
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._look)
+        self._thread = threading.Thread(target=self._look_on)
 
-    def _look(self) -> None:
+    def look(self) -> None:
+        """Look at every process once."""
+        for pid in descendants(os.getpid()):
+            for name in ("cmdline", "environ"):
+                with contextlib.suppress(OSError):
+                    if KEY.encode() in Path(f"/proc/{pid}/{name}").read_bytes():
+                        self.found.add(name)
+            self.seen.add(pid)
+
+    @classmethod
+    def look_all(cls) -> None:
+        """Let every running watch look once."""
+        for watch in cls.running:
+            watch.look()
+
+    def _look_on(self) -> None:
         while not self._over.wait(0.01):
-            for entry in os.listdir("/proc"):
-                for name in ("cmdline", "environ"):
-                    with contextlib.suppress(OSError, ValueError):
-                        if entry.isdigit() and KEY.encode() in Path(f"/proc/{entry}/{name}").read_bytes():
-                            self.found.add(name)
-            self.looks += 1
+            self.look()
 
     def __enter__(self) -> "Watch":
+        adopt_orphans(True)
+        self.running.append(self)
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.running.remove(self)
         self._over.set()
         self._thread.join()
+        adopt_orphans(False)
 
 
-def test_the_watch_sees_a_key_where_one_is(place: KeyringHarness) -> None:
-    with Watch() as watch, contextlib.suppress(AssertionError):
-        place.python("import time; time.sleep(1)", KEY)
-    assert watch.found == {"cmdline"}
+@pytest.mark.parametrize(
+    ("words", "environ", "where"),
+    [((KEY,), {}, "cmdline"), ((), {"OPENAI_API_KEY": KEY}, "environ")],
+    ids=["an argument", "a variable"],
+)
+def test_the_watch_sees_a_key_where_one_is(words: tuple[str, ...], environ: dict[str, str], where: str) -> None:
+    """Also in a process whose parent has ended."""
+    script = 'exec 3<&0; /bin/sh -c "read line; :" "$0" "$@" <&3 &'
+    reader, writer = os.pipe()
+    with os.fdopen(writer, "w"), os.fdopen(reader) as lifeline, Watch() as watch:
+        subprocess.run(["/bin/sh", "-c", script, *(words or ("sh",))], stdin=lifeline, env=environ, check=True)
+        watch.found.clear()
+        until(lambda: watch.found)
+    assert watch.found == {where}
 
 
 @pytest.mark.threat("T07")
@@ -194,7 +247,7 @@ def test_a_key_is_in_one_header_and_in_no_process(place: KeyringHarness, model: 
         with Watch() as watch:
             done = place.agent(*words, "hello", stdin=KEY + "\nmore\n", env={"OPENAI_BASE_URL": model.url})
     assert done.returncode == 0, done.stdout + done.stderr
-    assert watch.looks > 2
+    assert watch.seen, "it looked while `agent` waited for an answer"
     assert watch.found == set()
     assert "looked" in done.stdout
     assert "GOT" not in done.stdout
@@ -210,18 +263,26 @@ def test_a_key_is_in_one_header_and_in_no_process(place: KeyringHarness, model: 
 
 @pytest.mark.thorough
 @pytest.mark.threat("T20")
-def test_a_helpers_key_leaves_no_trace(place: KeyringHarness) -> None:
+@pytest.mark.parametrize("refused", [False, True], ids=["taken", "refused"])
+def test_a_helpers_key_leaves_no_trace(place: KeyringHarness, refused: bool) -> None:
+    """Whether the server takes the key or refuses it, repeating every header that it was sent."""
+
+    def reply(turn: int, headers: str, body: bytes) -> Delta | str:
+        Watch.look_all()
+        return headers if refused else {"content": "done"}
+
     vault = place.base / "vault"
     vault.write_text(KEY)
     vault.chmod(0o600)
     place.own(vault)
-    place.configure(f'[auth.anthropic]\nhelper = ["cat", "{vault}"]\n')
-    status = place.agent("auth", "status", "anthropic")
+    place.configure(f'[auth.openai]\nhelper = ["cat", "{vault}"]\n')
+    status = place.agent("auth", "status", "openai")
     assert "the key comes from helper command" in status.stdout
-    words = ("run", "--timeout", "6", "--model", "anthropic:m", "hi")  # seconds: the request is repeated until then
-    with Watch() as watch:
-        done = place.agent(*words, env={"ANTHROPIC_BASE_URL": "https://none.invalid"})
-    assert "(as anthropic) cannot be reached" in done.stdout + done.stderr, "the key was there, the server was not"
+    with serving(reply) as model, Watch() as watch:
+        done = place.agent("run", "--model", "openai:m", "hi", env={"OPENAI_BASE_URL": model.url})
+    assert done.returncode == int(refused), done.stdout + done.stderr
+    assert model.requests[0][0].count(KEY) == 1
+    assert watch.seen
     assert watch.found == set()
     assert KEY not in done.stdout + done.stderr + status.stdout + status.stderr
     assert [path for path in place.files() if KEY.encode() in path.read_bytes()] == [vault]
@@ -237,7 +298,7 @@ def test_the_variable_comes_before_the_helper_which_is_not_run(place: KeyringHar
     assert done.returncode == 2
     assert "helper command: it printed nothing" in done.stderr
     assert mark.exists()
-    place.configure('[auth.openai]\nhelper = ["sleep", "60"]\nhelper_timeout = 0.3\n')
+    place.configure('[auth.openai]\nhelper = ["sleep", "600"]\nhelper_timeout = 0.3\n')
     assert "did not end within 0.3 seconds" in place.agent("run", "--model", "openai:m", "hello").stderr
 
 
@@ -312,7 +373,7 @@ STDIN = [
 # fmt: on
 
 
-@pytest.mark.parametrize(("words", "stdin", "said"), STDIN)
+@pytest.mark.parametrize(("words", "stdin", "said"), STDIN, ids=[row[2] for row in STDIN])
 def test_mistakes_with_a_key_on_standard_input(words: tuple[str, ...], stdin: str, said: str) -> None:
     with harness(USERS[0]) as place:
         done = place.agent(*words, stdin=stdin)

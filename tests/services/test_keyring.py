@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 
 from runner.frontends.tui.panel import GUARD
+from runner.secrets.resolve import KEYED
 from tests.support.sandbox_bench import USERS
 from tests.support.secret_service import KeyringHarness, harness, terminal
 from tests.support.terminal import Terminal
 
 KEY, OTHER = "sk-canary-4bd09e71aa5c", "sk-canary-c3318f60de27"
+UP, DOWN = "\x1b[A", "\x1b[B"
 
 
 @pytest.fixture(params=USERS)
@@ -412,16 +414,18 @@ def test_as_another_user_the_service_of_root_is_out_of_reach() -> None:
 def test_a_first_session_leads_into_the_login(plain: bool) -> None:
     """A user without a model chooses the login from the list, and the session begins with the stored key."""
 
-    def choose(there: Terminal, title: str, name: str) -> None:
+    def choose(there: Terminal, title: str, name: str, moves: str) -> None:
         there.until(title)
-        for word in (f"{name}\n",) if plain else (name, "\r"):  # letters search, and Enter takes the row
-            time.sleep(0 if plain else GUARD + 0.3)
-            there.type(word)
+        if plain:
+            there.type(f"{name}\n")
+        else:
+            time.sleep(GUARD)  # the list takes keys so long after it appeared, which was before this process saw it
+            there.type(f"{moves}\r")  # Enter counts at once after keys that are no part of a text
 
     with harness(USERS[0]) as place, place.secret_service():
         with terminal(place, *(("--plain",) if plain else ())) as there:
-            choose(there, "no model is set up yet", "log in")
-            choose(there, "the key of which provider?", "openai")
+            choose(there, "no model is set up yet", "log in", 2 * UP)  # the last row but one: it goes around
+            choose(there, "the key of which provider?", "openai", KEYED.index("openai") * DOWN)
             there.until("it is not shown): ")
             there.type(KEY + "\n")
             there.until("a key for it is in the keyring")

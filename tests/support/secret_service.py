@@ -1,13 +1,14 @@
 """A real Secret Service for tests: gnome-keyring-daemon on its own message bus, for any user; and unusual ones."""
 
 import contextlib
+import functools
+import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from tests.support.forked_agent import AGENT
 from tests.support.long_deadlines import FACTOR
 from tests.support.sandbox_bench import NOBODY, ROOT, world_readable_python
 from tests.support.terminal import Terminal
+from tests.support.waiting import until
 
 PASSWORD = "the-password-of-the-keyring"
 # A bus that starts nothing by itself, unlike a desktop's, where a message to the Secret Service starts one.
@@ -85,26 +87,29 @@ class KeyringHarness:
                 os.chown(each, NOBODY, NOBODY)
 
     def agent(
-        self, *words: str, stdin: str | bytes = b"", env: dict[str, str] | None = None
+        self, *words: str, stdin: str | bytes = b"", env: dict[str, str] | None = None, forked: bool = False
     ) -> subprocess.CompletedProcess[str]:
-        done = self._run(
+        """Run the command. With `forked` it is a fork also where the others are executed."""
+        run = forked_agent.run if forked else self._run
+        done = run(
             [*self.command, *words], input=stdin.encode() if isinstance(stdin, str) else stdin, capture_output=True,
             env={**self.environ, **(env or {})}, cwd=self.work, timeout=180, **self.who,
         )  # fmt: skip
         return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
 
     def python(self, program: str, *words: str, stdin: str = "") -> str:
-        """The output of a program that has our libraries, as the same user."""
-        argv = (
-            [*self.command[:-1], "-c", program, *words]
-            if len(self.command) > 1
-            else [sys.executable, "-c", program, *words]
-        )
-        done = subprocess.run(
-            argv, input=stdin, env=self.environ, cwd=self.work, capture_output=True, text=True, timeout=180, **self.who
-        )
+        """Return the output of a program that has the libraries of the product, as the same user.
+
+        The program runs in a fork of a process that has imported them, whatever `executed` is: it is no part of the
+        product.
+        """
+        interpreter = self.command[:-1] or [sys.executable]
+        done = forked_agent.run(
+            [*interpreter, "-c", program, *words], input=stdin, env=self.environ, cwd=self.work, capture_output=True,
+            text=True, **self.who,
+        )  # fmt: skip
         assert done.returncode == 0, done.stderr
-        return done.stdout
+        return str(done.stdout)
 
     def configure(self, text: str) -> Path:
         """The user's configuration."""
@@ -157,7 +162,7 @@ class KeyringHarness:
             service = Service(self)
             if kind in ("unlocked", "locked"):
                 started.append(self._daemon())
-                service.wait()
+                service.wait(started[-1])
             elif kind != "none":
                 started.append(self._odd(kind, said))
             if kind == "locked":
@@ -201,18 +206,15 @@ class Service:
     def __init__(self, harness: KeyringHarness) -> None:
         self._desk = harness
 
-    def wait(self) -> None:
-        """Until it can be used."""
-        end = time.monotonic() + 120
+    def wait(self, daemon: "subprocess.Popen[str]") -> None:
+        """Wait until the daemon answers and its collection is unlocked."""
         ask = (
             "import secretstorage\nbus = secretstorage.dbus_init()\n"
             "from jeepney.bus_messages import message_bus\n"
             "print(bus.send_and_get_reply(message_bus.NameHasOwner('org.freedesktop.secrets')).body[0]"
             " and not secretstorage.get_default_collection(bus).is_locked())"
         )
-        while self._desk.python(ask).strip() != "True":
-            assert time.monotonic() < end, "gnome-keyring-daemon did not come up"
-            time.sleep(0.05)
+        until(lambda: self._desk.python(ask).strip() == "True", of=daemon, what="the start of gnome-keyring-daemon")
 
     def lock(self) -> None:
         self._desk.python(LOCK)
@@ -264,11 +266,8 @@ def _command(who: dict[str, Any], base: Path) -> tuple[list[str], dict[str, str]
 
     A user who cannot read the folder of the installation gets a copy of it.
     """
-    if not who:
+    if not who or _can_run_agent(json.dumps(who)):
         return [AGENT], {}
-    with contextlib.suppress(OSError):
-        if subprocess.run([AGENT, "--version"], capture_output=True, cwd="/", env={}, **who).returncode == 0:
-            return [AGENT], {}
     import keyring
 
     code = base / "code"
@@ -280,3 +279,13 @@ def _command(who: dict[str, Any], base: Path) -> tuple[list[str], dict[str, str]
         )
     (code / "agent.py").write_text(LONGER + "import sys\nfrom runner.cli.main import main\nsys.exit(main())\n")
     return [world_readable_python(), str(code / "agent.py")], {"PYTHONPATH": str(code)}
+
+
+@functools.cache
+def _can_run_agent(who: str) -> bool:
+    """Return True if the user, given as JSON, may run the installed `agent`."""
+    try:
+        done = subprocess.run([AGENT, "--version"], capture_output=True, cwd="/", env={}, **json.loads(who))
+    except OSError:
+        return False
+    return done.returncode == 0
