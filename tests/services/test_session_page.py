@@ -13,6 +13,10 @@ from runner.sessions.store import SessionStore
 from tests.support.report_browser import Watched, in_browser
 from tests.support.session_files import ID, run_of, user
 
+# Resolves after the next two frames and a timer between them: by then the page has handled the pointer, the end of its
+# loading, and what it does at once after that.
+DRAWN_TWICE = """new Promise((done) => requestAnimationFrame(() =>
+  setTimeout(() => requestAnimationFrame(() => setTimeout(done)))))"""
 EVIL = """# <script>document.title='PWNED'</script>
 
 [x](javascript:document.title='PWNED') [y](data:text/html,x) ![z](http://127.0.0.1:9/z.png) <img src=x onerror=alert(1)>
@@ -50,7 +54,7 @@ def test_nothing_that_a_model_wrote_does_anything(browser: Browser, tmp_path: Pa
     seen = Watched(browser.new_page(viewport={"width": width, "height": 900}), file)
     page = seen.page
     page.mouse.move(100, 400)
-    page.wait_for_timeout(300)
+    page.evaluate(DRAWN_TWICE)
     assert seen.bad == []
     assert page.title() == f"Session {ID[:8]}"
     assert page.evaluate(
