@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import json
 import os
+import ssl
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -17,11 +18,14 @@ import pytest
 from runner.secrets.helper_command import Helper
 from runner.secrets.resolve import KeyRequest, KeySource, SourceState, find, look
 from runner.secrets.secret import Secret, SecretError
+from tests.support.egress_network import certificate
 from tests.support.model_server import Delta, ModelServer, calling, serving
 from tests.support.sandbox_bench import USERS
 from tests.support.secret_service import KeyringHarness, harness, terminal
 from tests.support.waiting import until
 
+# An address that leads to this machine, and that the product takes for another one: a helper is not run for a server here.
+ANYWHERE = "0.0.0.0"
 KEY, OTHER = "sk-canary-e41b7f0c92d6", "sk-canary-0a9d5ec83b17"
 U, A, B, N, M, S = (
     SourceState.USED,
@@ -275,11 +279,18 @@ def test_a_helpers_key_leaves_no_trace(place: KeyringHarness, refused: bool) -> 
     vault.write_text(KEY)
     vault.chmod(0o600)
     place.own(vault)
+    pem = certificate(place.base / "server.key", ANYWHERE)
+    (place.base / "authority.crt").write_text("-----BEGIN CERT" + pem.read_text().partition("-----BEGIN CERT")[2])
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pem)
     place.configure(f'[auth.openai]\nhelper = ["cat", "{vault}"]\n')
     status = place.agent("auth", "status", "openai")
     assert "the key comes from helper command" in status.stdout
     with serving(reply) as model, Watch() as watch:
-        done = place.agent("run", "--model", "openai:m", "hi", env={"OPENAI_BASE_URL": model.url})
+        model.socket = context.wrap_socket(model.socket, server_side=True)
+        address = f"https://{ANYWHERE}:{model.server_address[1]}/v1"
+        environ = {"OPENAI_BASE_URL": address, "SSL_CERT_FILE": str(place.base / "authority.crt")}
+        done = place.agent("run", "--model", "openai:m", "hi", env=environ)
     assert done.returncode == int(refused), done.stdout + done.stderr
     assert model.requests[0][0].count(KEY) == 1
     assert watch.seen
