@@ -378,7 +378,7 @@ def home(tmp_path: Path, server: Server) -> dict[str, str]:
 
 def agent(home: dict[str, str], *words: str) -> "subprocess.CompletedProcess[str]":
     work = Path(home["HOME"]).parent / "work"
-    return forked_agent.run([AGENT, *words], env=home, cwd=work, capture_output=True, text=True, timeout=120)
+    return forked_agent.run([AGENT, *words], env=home, cwd=work, capture_output=True, text=True)
 
 
 @pytest.mark.thorough

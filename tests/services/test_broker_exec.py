@@ -63,7 +63,7 @@ class Place:
             "SSL_CERT_FILE": str(self.folder / "authority.crt"),
         }
         return forked_agent.run(
-            [AGENT, *words], env=told | environ, cwd=self.folder / "work", capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL
+            [AGENT, *words], env=told | environ, cwd=self.folder / "work", capture_output=True, text=True, stdin=subprocess.DEVNULL
         )  # fmt: skip
 
     def fetch(self, address: str, *more: str, **environ: str) -> "subprocess.CompletedProcess[str]":

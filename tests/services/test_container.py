@@ -504,9 +504,7 @@ def agent(docked: Dock, tmp_path: Path) -> Any:
             "RINGFENCE_CONFIG_DIR": str(config.parent),
         }
         program = str(Path(sys.executable).parent / "agent")
-        return forked_agent.run(
-            [program, *words], cwd=workspace, env=environ, capture_output=True, text=True, timeout=120
-        )
+        return forked_agent.run([program, *words], cwd=workspace, env=environ, capture_output=True, text=True)
 
     return run
 

@@ -20,7 +20,6 @@ from tests.support.places import ROOT
 
 pytestmark = pytest.mark.thorough
 _TOOLS = {"claude": ("Bash", "command"), "codex": ("exec_command", "cmd"), "gemini": ("run_shell_command", "command")}
-_SECONDS = 300  # until the agent must have ended
 PROGRAMS = next(
     (path for path in (Path(sys.prefix) / "peers/node_modules/.bin", ROOT / ".venv/peers/node_modules/.bin")
      if path.exists()), None)  # fmt: skip
@@ -57,7 +56,7 @@ def run(place: Guarded, agent: str, scripts: tuple[str, ...], tool: str = "") ->
         words, more = agent_command(agent, f"{PROGRAMS}/{agent}", model.address, str(place.work))
         done = subprocess.run(
             words, cwd=place.work, env={**place.environ, **more}, stdin=subprocess.DEVNULL, capture_output=True,
-            text=True, timeout=_SECONDS, check=False,
+            text=True, check=False,
         )  # fmt: skip
         assert len(model.results) == len(scripts), done.stdout + done.stderr
         return model.results
@@ -109,10 +108,7 @@ def answered():
         if b"guard\\0hook" in words and state.encode() in variables:
             return False
     return True
-until = time.monotonic() + 50
 while not answered():
-    if time.monotonic() > until:
-        sys.exit(2)
     time.sleep(0.1)
 time.sleep(1)  # the agent reads the first answer
 answer = {"hookEventName": "PreToolUse", "permissionDecision": "allow", "updatedInput": {"command": command}}
@@ -129,7 +125,7 @@ def test_a_command_that_another_hook_puts_in_runs_in_the_sandbox(guarded: Guarde
     script = 'python3 -c \'import os; print("state", os.path.exists("../state"))\'; echo a >> made.txt'
     (guarded.base / "other.py").write_text(_OTHER)
     line = shlex.join([sys.executable, str(guarded.base / "other.py"), script, str(guarded.base / "state")])
-    other = {"type": "command", "command": line, "timeout": 60}
+    other = {"type": "command", "command": line, "timeout": 500}
     found["hooks"]["PreToolUse"].append({"matcher": "Bash", "hooks": [other]})
     settings.write_text(json.dumps(found))
     results = run(guarded, agent, ("echo one", "echo two", "echo three"))
@@ -245,7 +241,7 @@ def test_the_plugin_of_opencode_rewrites_and_throws(tmp_path: Path, agent: str) 
     (tmp_path / "use.mjs").write_text(_PLUGIN_USER.replace("PLUGIN", json.dumps(plugin)))
     ran = subprocess.run(
         [str(PROGRAMS / agent), str(tmp_path / "use.mjs")], cwd=place.work, env=place.environ, capture_output=True,
-        text=True, timeout=_SECONDS, check=False,
+        text=True, check=False,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
     command, *denied = json.loads(ran.stdout)

@@ -15,6 +15,7 @@ from runner.audit.export import otlp
 from runner.audit.export.otlp_record import resource
 from runner.audit.export.table import jsonl_lines as lines
 from runner.problems import Stopped
+from tests.support import forked_agent
 from tests.support.audit_records import fill
 from tests.support.otlp_server import GOOD, Answer, collector, partial, values
 from tests.support.sample_decisions import HOSTILE, hostile_log, ordinary_decisions, sample_log
@@ -274,22 +275,18 @@ def test_in_clear(address: str, clear: bool) -> None:
 def test_the_command_sends_and_says_what_it_did(tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
     fill(tmp_path / "audit.db", 3)
-    environ = {**os.environ, "HOME": str(tmp_path), "RINGFENCE_STATE_DIR": str(tmp_path)}
+    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "RINGFENCE_STATE_DIR": str(tmp_path)}
     words = [AGENT, "audit", "export", "--format", "otlp"]
     with collector() as seen:
-        run = subprocess.run(
-            [*words, "--endpoint", seen.address], env=environ, capture_output=True, text=True, timeout=60
-        )
+        run = subprocess.run([*words, "--endpoint", seen.address], env=environ, capture_output=True, text=True)
         assert (run.returncode, run.stdout, run.stderr) == (0, f"3 decisions sent to {seen.address}/v1/logs\n", "")
         assert len(seen.records) == 3
         seen.answer = lambda _: (403, "text/plain", b"no")
-        run = subprocess.run(
-            [*words, "--endpoint", seen.address], env=environ, capture_output=True, text=True, timeout=60
-        )
+        run = forked_agent.run([*words, "--endpoint", seen.address], env=environ, capture_output=True, text=True)
     assert run.returncode == 1
     assert "it answered 403: no" in run.stderr
     assert "--until 20" in run.stderr
     assert "Traceback" not in run.stderr
-    run = subprocess.run(words, env=environ, capture_output=True, text=True, timeout=60)
+    run = forked_agent.run(words, env=environ, capture_output=True, text=True)
     assert run.returncode == 2
     assert "no collector is named" in run.stderr

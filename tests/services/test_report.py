@@ -445,7 +445,7 @@ def test_the_command_makes_a_report_and_says_what_was_left_out(tmp_path: Path) -
     environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "RINGFENCE_STATE_DIR": str(tmp_path)}
     done = forked_agent.run(
         [AGENT, "audit", "export", "--format", "html", "--out", "r.html", "--limit", "3", "--tool", "exec"],
-        env=environ, cwd=tmp_path, capture_output=True, text=True, timeout=60,
+        env=environ, cwd=tmp_path, capture_output=True, text=True,
     )  # fmt: skip
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     (data,) = re.findall(r'id="data">(.*?)</script>', (tmp_path / "r.html").read_text(), re.DOTALL)

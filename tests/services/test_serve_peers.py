@@ -31,7 +31,6 @@ def run(place: CliHarness, variables: Mapping[str, str], *words: str) -> subproc
     environ = place.environ | {"PATH": f"{PROGRAMS}:{place.environ['PATH']}", "GEMINI_CLI_TRUST_WORKSPACE": "true"}
     return subprocess.run(
         words, cwd=place.work, env=environ | variables, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-        timeout=180,
     )  # fmt: skip
 
 

@@ -180,7 +180,6 @@ def test_an_api_key_is_in_its_header_and_nowhere_else(model: ModelServer, tmp_pa
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=120,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "looked" in done.stdout
@@ -297,7 +296,6 @@ def test_the_readme_and_these_pages_show_what_is_printed(
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=120,
     )
     printed = iter(plain(line) for line in done.stdout.splitlines())
     for line in lines:

@@ -110,7 +110,7 @@ def postgres() -> Iterator[Server]:
             yield made_here
         finally:
             running.send_signal(signal.SIGINT)  # SOURCE: postgres(1): fast shutdown
-            running.wait(120)
+            running.wait()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -93,7 +93,7 @@ class KeyringHarness:
         run = forked_agent.run if forked else self._run
         done = run(
             [*self.command, *words], input=stdin.encode() if isinstance(stdin, str) else stdin, capture_output=True,
-            env={**self.environ, **(env or {})}, cwd=self.work, timeout=180, **self.who,
+            env={**self.environ, **(env or {})}, cwd=self.work, **self.who,
         )  # fmt: skip
         return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
 
