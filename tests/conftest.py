@@ -34,10 +34,11 @@ GROUPS = {
     "test_cgroup": "counts",
     "test_sandbox_many": "counts",
     "test_broker_exec": "counts",
-    # These look for a key in every process of the machine, and have processes that hold one.
-    "test_credentials": "keys",
-    "test_secret_canary": "keys",
-    "test_keyring": "keys",
+    # These use one container daemon, whose containers they count.
+    "test_container": "containers",
+    "test_container_egress": "containers",
+    "test_container_processes": "containers",
+    "test_everyday_container": "containers",
 }
 # Files with a costly fixture for several rows each: the rows with the same text before the colon in their id share a worker.
 SHARED_ROWS = {"test_attacks"}
