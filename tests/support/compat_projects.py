@@ -67,7 +67,10 @@ def write_projects(workspace: Path) -> None:
 
 
 def pyenv(home: Path) -> Path:
-    """A Python below `home` as pyenv installs it, with shims; answers the folder of the shims."""
+    """Install a Python below `home` as pyenv does, with shims and with its bytecode. Return the folder of the shims.
+
+    Sandboxes show the home read-only, so that without the bytecode each start would compile every module.
+    """
     python = world_readable_python()
     ask = "import sys, sysconfig; print(sys.base_prefix, sysconfig.get_path('stdlib'), *sys.version_info[:3])"
     prefix, library, *version = subprocess.run(
@@ -79,7 +82,7 @@ def pyenv(home: Path) -> Path:
     (place / "bin").mkdir(parents=True)
     shutil.copy(os.path.realpath(f"{prefix}/bin/python{short}"), place / "bin" / f"python{short}")
     skip = shutil.ignore_patterns(
-        "__pycache__", "test", "idlelib", "config-*", "lib2to3", "turtledemo", "site-packages"
+        "*.opt-?.pyc", "test", "idlelib", "config-*", "lib2to3", "turtledemo", "site-packages"
     )
     shutil.copytree(
         library, place / "lib" / f"python{short}", ignore=skip, symlinks=False, ignore_dangling_symlinks=True
