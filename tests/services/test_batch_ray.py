@@ -77,6 +77,7 @@ def files(top: Path) -> Iterator[tuple[Path, bytes]]:
                     yield path, path.read_bytes()
 
 
+@pytest.mark.slow("a cluster is started, and its workers import the program")
 @pytest.mark.threat("T97")
 def test_tasks_run_there_and_what_comes_back_is_written_here(tmp_path: Path, there: Cluster) -> None:
     for name in ("home", "work", "work/sub", "work/.git"):

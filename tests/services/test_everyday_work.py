@@ -26,6 +26,9 @@ WORKS = (
 )  # fmt: skip
 
 
+# pip is installed from its archive into a new environment, which compiles all of it.
+SLOW = {"venv, pip install of wheels, pytest": pytest.mark.slow("an environment is made and filled, as users do it")}
+ROWS = [pytest.param(row, id=row.name, marks=SLOW.get(row.name, ())) for row in rows()]
 Places = Callable[[str], Everyday]
 
 
@@ -46,7 +49,7 @@ def result_of(places: Places, user: str, row: Row, backend: str) -> Result:
 
 @pytest.mark.parametrize("user", USERS)
 @pytest.mark.parametrize("backend", ["T1", "T2"])
-@pytest.mark.parametrize("row", rows(), ids=lambda row: row.name)
+@pytest.mark.parametrize("row", ROWS)
 def test_everyday_work_goes_on(places: Places, row: Row, backend: str, user: str) -> None:
     assert not REFUSED[backend]
     result = result_of(places, user, row, backend)
