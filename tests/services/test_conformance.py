@@ -60,7 +60,7 @@ def node() -> str:
 def run(program: str, folder: Path, scenario: str) -> str:
     """Run one scenario, and return `passed` or the end of what the suite printed."""
     client = f"{sys.executable} {Path(__file__).parent / 'conformance_client.py'}"
-    words = (program, str(SUITE), "client", "--command", client, "--scenario", scenario, "--timeout", "120000")
+    words = (program, str(SUITE), "client", "--command", client, "--scenario", scenario, "--timeout", "500000")
     environ = {**os.environ, "PATH": f"{Path(program).parent}:{os.environ.get('PATH', '')}"}
     done = subprocess.run(words, cwd=folder, env=environ, capture_output=True, text=True)
     passed = done.returncode == 0 and re.search(r"Passed: ([1-9]\d*)/\1, 0 failed", done.stdout + done.stderr)

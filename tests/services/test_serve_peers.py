@@ -65,7 +65,7 @@ wire_api = "responses"
 command = "{agent}"
 args = ["mcp", "serve"]
 default_tools_approval_mode = "approve"
-startup_timeout_sec = 120
+startup_timeout_sec = 500
 required = true
 env = {{ RINGFENCE_STATE_DIR = "{state}", XDG_CONFIG_HOME = "{config}" }}
 """
