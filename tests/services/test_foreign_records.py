@@ -21,7 +21,7 @@ from tests.support.sample_decisions import SHOP, sample_log
 from tests.support.sarif_checks import valid
 
 # Records that are opened one by one in the browser, which takes 20 milliseconds each.
-SHOWN = 400 if settings.get_current_profile_name() == "many" else 100
+SHOWN = 400 if settings.get_current_profile_name() == "many" else 200
 ODD: tuple[object, ...] = (
     None, True, False, 0, -1, 3.5, 1e308, 10**30, float("nan"), float("inf"), "", "x", "<b>", "\ud800", "2026-03-04", "9999-12-31T23:59:59.999Z", [], {},
     ["a", 1, None], [[[]]], {"a": {"b": [1]}}, {"cut": 5}, {"cut": "kept", "length": "long"}, {"cut": "kept", "length": -7},
