@@ -200,7 +200,7 @@ class Watch:
             watch.look()
 
     def _look_on(self) -> None:
-        while not self._over.wait(0.01):
+        while not self._over.wait(0.05):  # and whenever the program waits for an answer
             self.look()
 
     def __enter__(self) -> "Watch":
