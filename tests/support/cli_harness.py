@@ -2,14 +2,12 @@
 
 import json
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support import forked_agent
+from tests.support.forked_agent import AGENT
 from tests.support.places import ROOT
-
-AGENT = str(Path(sys.executable).with_name("agent"))
-
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -36,17 +34,26 @@ class CliHarness:
         }
 
     def agent(
-        self, *words: str, stdin: bytes | None = None, env: dict[str, str] | None = None, cwd: Path | None = None
+        self,
+        *words: str,
+        stdin: bytes | None = None,
+        env: dict[str, str] | None = None,
+        cwd: Path | None = None,
+        execve: bool = False,
     ) -> subprocess.CompletedProcess[str]:
-        """Run the command; without `stdin` its input is /dev/null."""
-        done = subprocess.run(
+        """Run the command; without `stdin` its input is /dev/null.
+
+        The process is forked from one that has imported the product already, see `forked_agent`. With `execve` it is
+        started as a user's shell does it: for tests of the start-up, signals, terminals and /proc.
+        """
+        run = subprocess.run if execve else forked_agent.run
+        done = run(
             [AGENT, *words],
             cwd=cwd or self.work,
             env={**self.environ, **(env or {})},
             stdin=subprocess.DEVNULL if stdin is None else None,
             input=stdin,
             capture_output=True,
-            timeout=120,
         )
         said = done.stderr.decode("utf-8", "replace")
         assert f'File "{ROOT}' not in said, said  # no traceback of ours; a command may print its own

@@ -6,26 +6,33 @@ as well, and everything that a terminal, a signal or the start-up itself is part
 
 /proc/PID/environ and cmdline of such a process are those of the process that it was forked from. Tests that look there,
 and tests of attacks, which may look there, start `agent` by execve(2).
+
+All workers of one run of pytest share one such process, the server, for all users: its imports take two seconds of
+processor time. The worker that needs the server first starts it. The others find its socket in the folder for temporary
+files, under the id that pytest-xdist gives to the run. The server ends when the last worker has closed its connection,
+or has been killed.
 """
 
-import atexit
 import contextlib
 import functools
 import io
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 AGENT = str(Path(sys.executable).with_name("agent"))
 SERVER = r"""
-import atexit, functools, gc, importlib, io, json, os, pkgutil, socket, sys, threading
+import atexit, ctypes, functools, gc, importlib, io, json, os, pkgutil, select, socket, sys, threading
 
 found = list(sys.path)
 
@@ -45,12 +52,25 @@ def imported():
     from runner.resident import client
     client.PATIENCE *= 10.0
 
+def change_user(user=None, group=None, extra_groups=None):
+    # In the order of `subprocess`. Then `prctl(PR_SET_DUMPABLE, 1)`, as execve(2) does it: otherwise /proc/self is root's.
+    if extra_groups is not None:
+        os.setgroups(extra_groups)
+    if group is not None:
+        os.setregid(group, group)
+    if user is not None:
+        os.setreuid(user, user)
+    if ctypes.CDLL(None).prctl(4, 1, 0, 0, 0):
+        raise OSError("prctl failed")
+
 def become(asked, files):
     # The same state that the interpreter makes at its start.
     for number, file in enumerate(files):
         os.dup2(file, number)
         os.close(file)
     os.chdir(asked["cwd"])
+    if asked["who"]:
+        change_user(**asked["who"])
     os.environ.clear()
     os.environ.update(asked["env"])
     if not {"LC_ALL", "LC_CTYPE", "LANG"} & asked["env"].keys():
@@ -68,43 +88,70 @@ def become(asked, files):
 def execute(program):
     exec(compile(program, "<string>", "exec"), {"__name__": "__main__"})
 
-def serve(asks):
+def serve(listener, path):
+    clients = []
     while True:
-        data, sent, _, _ = socket.recv_fds(asks, 1, 5)
-        if not data:
-            return None  # the tests are over
-        with os.fdopen(sent[0]) as file:
-            asked = json.load(file)
-        if os.fork() == 0:  # this one waits, so that commands can run side by side
-            child = os.fork()
-            if child == 0:
-                asks.close()
-                os.close(sent[4])
-                become(asked, sent[1:4])
-                return main if asked["program"] is None else functools.partial(execute, asked["program"])
-            os.write(sent[4], b"%d\n" % child)
-            for number in range(3):
-                os.close(number)
-            for each in sent[1:4]:
-                os.close(each)
-            status = os.waitpid(child, 0)[1]
-            os.write(sent[4], b"%d\n" % status)
-            os._exit(0)
-        for each in sent[1:]:
-            os.close(each)
-        while True:
+        try:
+            ready = select.select([listener, *clients], [], [])[0]
+        except KeyboardInterrupt:
+            continue  # Ctrl-C is for pytest, which still ends its tests with the help of this process
+        for each in ready:
+            if each is listener:
+                clients.append(listener.accept()[0])
+                continue
             try:
-                if os.waitpid(-1, os.WNOHANG)[0] == 0:
-                    break
-            except ChildProcessError:
-                break
+                data, sent, _, _ = socket.recv_fds(each, 1, 5)
+            except ConnectionResetError:
+                data = b""
+            if not data:
+                clients.remove(each)
+                each.close()
+            elif (command := start(sent, [listener, *clients])) is not None:
+                return command
+        if not clients:
+            try:
+                os.unlink(path)  # from now on nobody can connect, but somebody may have done so already
+            except FileNotFoundError:
+                pass
+            if not select.select([listener], [], [], 0)[0]:
+                return None
 
-asks = socket.socket(fileno=int(sys.argv[1]))
+def start(sent, sockets):
+    with os.fdopen(sent[0]) as file:
+        asked = json.load(file)
+    if os.fork() == 0:  # this one waits, so that commands can run side by side
+        for each in sockets:
+            each.close()
+        child = os.fork()
+        if child == 0:
+            os.close(sent[4])
+            become(asked, sent[1:4])
+            return main if asked["program"] is None else functools.partial(execute, asked["program"])
+        os.write(sent[4], b"%d\n" % child)
+        for number in range(3):
+            os.close(number)
+        for each in sent[1:4]:
+            os.close(each)
+        status = os.waitpid(child, 0)[1]
+        os.write(sent[4], b"%d\n" % status)
+        os._exit(0)
+    for each in sent[1:]:
+        os.close(each)
+    while True:
+        try:
+            if os.waitpid(-1, os.WNOHANG)[0] == 0:
+                return None
+        except ChildProcessError:
+            return None
+
+listener, path = socket.socket(fileno=int(sys.argv[1])), sys.argv[2]
+if os.fork():
+    os._exit(0)  # the server is no child of the worker that starts it, which may end first
 imported()
 from runner.cli.main import main
 gc.collect()
 gc.freeze()
-command = serve(asks)
+command = serve(listener, path)
 if command is not None:
     gc.unfreeze()
     try:
@@ -136,7 +183,7 @@ def run(
     stdout: int | IO[Any] | None = None,
     stderr: int | IO[Any] | None = None,
     text: bool = False,
-    timeout: float = 120,
+    timeout: float | None = None,
     check: bool = False,
     **who: Any,
 ) -> "subprocess.CompletedProcess[Any]":
@@ -176,8 +223,8 @@ def run(
             given.append(theirs)
             open_files.callback(_close, theirs)
         words = [str(word) for word in argv] if program is None else ["-c", *map(str, argv[3:])]
-        asked = {"argv": words, "program": program, "env": environ, "cwd": str(cwd or os.getcwd())}
-        with _server(json.dumps(who)).started(asked, given) as status:
+        asked = {"argv": words, "program": program, "env": environ, "cwd": str(cwd or os.getcwd()), "who": who}
+        with _started(asked, given) as status:
             open_files.close()
             code, output, errors = _talk(argv, status, ends, input, timeout)
     result: list[Any] = [output, errors]
@@ -189,43 +236,54 @@ def run(
     return done
 
 
-class Server:
-    """One process with the imports behind it, running as one user."""
-
-    def __init__(self, who: dict[str, Any]) -> None:
-        self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", SERVER, str(theirs.fileno())],
-                env={"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"}, cwd="/", pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL, **who,
-            )  # fmt: skip
-        atexit.register(self._end)
-
-    @contextlib.contextmanager
-    def started(self, asked: dict[str, Any], files: Sequence[int]) -> Iterator[IO[bytes]]:
-        """Start one command; the stream gives its pid and, at its end, its status, one line each."""
-        request = os.memfd_create("request")
-        reader, writer = os.pipe()
-        try:
-            os.write(request, json.dumps(asked).encode())
-            os.lseek(request, 0, os.SEEK_SET)
-            socket.send_fds(self._ours, [b"x"], [request, *files, writer])
-        finally:
-            os.close(request)
-            os.close(writer)
-        with os.fdopen(reader, "rb") as status:
-            yield status
-
-    def _end(self) -> None:
-        self._ours.shutdown(socket.SHUT_RDWR)
-        self._process.wait()
-        self._ours.close()
+@contextlib.contextmanager
+def _started(asked: dict[str, Any], files: Sequence[int]) -> Iterator[IO[bytes]]:
+    """Start one command; the stream gives its pid and, at its end, its status, one line each."""
+    request = os.memfd_create("request")
+    reader, writer = os.pipe()
+    try:
+        os.write(request, json.dumps(asked).encode())
+        os.lseek(request, 0, os.SEEK_SET)
+        socket.send_fds(_server(), [b"x"], [request, *files, writer])
+    finally:
+        os.close(request)
+        os.close(writer)
+    with os.fdopen(reader, "rb", buffering=0) as status:
+        yield status
 
 
 @functools.cache
-def _server(who: str) -> Server:
-    return Server(json.loads(who))
+def _server() -> socket.socket:
+    """Return the connection of this process to the server of this run, which is started if there is none."""
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID") or uuid.uuid4().hex
+    path = Path(tempfile.gettempdir(), f"ringfence-forks-{run}")
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    while True:
+        try:
+            connection.connect(str(path))
+        except FileNotFoundError:
+            _start_server(path)
+        else:
+            return connection
+
+
+def _start_server(path: Path) -> None:
+    """Start a server that listens at `path`, unless another worker does so at the same time."""
+    own = path.with_name(f"{path.name}-{os.getpid()}")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(str(own))
+        try:
+            own.chmod(0o600)  # only this user may have commands started
+            listener.listen(socket.SOMAXCONN)
+            with contextlib.suppress(FileExistsError):
+                path.hardlink_to(own)  # at `path` there is never a socket that does not listen yet
+                subprocess.run(
+                    [sys.executable, "-c", SERVER, str(listener.fileno()), str(path)],
+                    env={"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"}, cwd="/", pass_fds=[listener.fileno()],
+                    stdin=subprocess.DEVNULL, check=True,
+                )  # fmt: skip
+        finally:
+            own.unlink()
 
 
 def _alike(environ: Mapping[str, str]) -> bool:
@@ -237,7 +295,7 @@ def _alike(environ: Mapping[str, str]) -> bool:
 
 
 def _talk(
-    argv: Sequence[str | Path], status: IO[bytes], ends: list[int | None], input: str | bytes | None, timeout: float
+    argv: Sequence[str | Path], status: IO[bytes], ends: list[int | None], input: str | bytes | None, timeout: float | None
 ) -> tuple[int, bytes | None, bytes | None]:
     """Feed the input, read both outputs to their ends, and wait for the end of the process."""
     pid = int(status.readline())
@@ -246,23 +304,22 @@ def _talk(
     if ends[0] is not None:
         data = input.encode() if isinstance(input, str) else input or b""
         waiting.append(threading.Thread(target=_feed, args=(ends[0], data), daemon=True))
-    ended = threading.Event()
-
-    def kill() -> None:
-        ended.set()
-        os.kill(pid, signal.SIGKILL)
-
-    late = threading.Timer(timeout, kill)
-    late.daemon = True
-    late.start()
     for each in waiting:
         each.start()
-    line = status.readline()
-    for each in waiting:
-        each.join()
-    late.cancel()
-    if ended.is_set():
-        raise subprocess.TimeoutExpired(list(map(str, argv)), timeout, read.get(1), read.get(2))
+    late = False
+    try:
+        if not select.select([status], [], [], timeout)[0]:
+            late = True
+            os.kill(pid, signal.SIGKILL)
+        line = status.readline()
+        for each in waiting:
+            each.join()
+    except BaseException:  # the time limit of pytest, or Ctrl-C
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        raise
+    if late:
+        raise subprocess.TimeoutExpired(list(map(str, argv)), timeout or 0, read.get(1), read.get(2))
     return os.waitstatus_to_exitcode(int(line)), read.get(1), read.get(2)
 
 
