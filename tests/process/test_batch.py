@@ -33,6 +33,7 @@ from runner.frontends.batch.tasklist import Defaults, parse
 from runner.problems import Exit, Stopped
 from runner.secrets.secret import _registered
 from runner.text.gunzip import PackedError
+from tests.support import forked_agent
 from tests.support.marked_processes import new_nap
 from tests.support.waiting import until
 
@@ -82,8 +83,9 @@ class Harness:
         )
         return [AGENT, "batch", "tasks.jsonl", "--cwd", str(self.work), "--mode", "trust-project", *model, *more]
 
-    def run(self, *more: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
+    def run(self, *more: str, code: int = 0, execve: bool = False) -> subprocess.CompletedProcess[str]:
+        run = subprocess.run if execve else forked_agent.run
+        done = run(
             self.words(*more),
             cwd=self.base,
             env=self.environ,
@@ -191,7 +193,7 @@ def test_what_is_left_of_the_money_is_nothing_that_a_task_asks_for(harness: Harn
 
 def test_a_list_on_standard_input_is_checked(harness: Harness) -> None:
     for asked in (("run", "-", "--dry-run", "--out", "tasks.batch"), ("check", "-")):
-        done = subprocess.run(
+        done = forked_agent.run(
             [AGENT, "batch", *asked, "--cwd", str(harness.work)],
             cwd=harness.base,
             env=harness.environ,
@@ -289,7 +291,7 @@ def test_a_task_finds_nothing_of_another_and_changes_nothing_of_it(harness: Harn
                 for name in ("first", "second")
             )
         )
-        harness.run("--jobs", "1", "--out", str(harness.out), "--config", str(config))
+        harness.run("--jobs", "1", "--out", str(harness.out), "--config", str(config), execve=True)
     first, second = harness.results()
     assert (first["id"], second["id"]) == ("first", "second")
     assert "marker" in (harness.out / "patches/first.patch").read_text(), "there was something to find"
@@ -301,7 +303,7 @@ def test_a_task_finds_nothing_of_another_and_changes_nothing_of_it(harness: Harn
     for path in harness.out.rglob("*"):
         assert path.is_dir() or "forged by" not in path.read_text() or path.name == "second.jsonl"
     assert not (harness.out / "forged").exists()
-    audit = subprocess.run(
+    audit = forked_agent.run(
         [AGENT, "audit", "verify"], env=harness.environ, cwd=harness.base, capture_output=True, text=True
     )
     assert audit.returncode == 0, audit.stderr

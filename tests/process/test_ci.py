@@ -440,6 +440,7 @@ def test_no_secret_of_the_job_is_anywhere(job: Job, mode: str, review: bool) -> 
         "99",
         *asked(job, *ALL),
         *more,
+        execve=True,
     )
     assert done.code == 3, (done.out, done.err)
     assert "stopped" not in str(done.result["reason"])

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.support import forked_agent
 from tests.support.job import AGENT, CANARIES, HEADER, Job, bash, commands, say
 from tests.support.places import ROOT
 
@@ -149,7 +150,7 @@ def test_the_action_end_to_end(job: Job) -> None:
     assert Path(told["events"]).read_text().count('"type":"denied"') == 2, "where it happened, and at the end"
     assert "## ringfence" in job.file("GITHUB_STEP_SUMMARY").read_text()
     assert set(commands(run.log)) <= {"::group::turn 1", "::group::turn 2", "::endgroup::"}
-    verified = subprocess.run(
+    verified = forked_agent.run(
         [AGENT, "audit", "verify", "--expect", told["log-head"]], env=job.environ, capture_output=True
     )
     assert verified.returncode == 0

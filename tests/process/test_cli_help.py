@@ -1,6 +1,7 @@
 """Tests of every `--help` (usage, examples, width of 80 columns) and of shell completion."""
 
 import inspect
+import json
 import os
 import re
 import shlex
@@ -28,22 +29,70 @@ def commands(group: Any, before: str = "") -> list[str]:
 
 WHOLE = whole_command()
 COMMANDS = ["", *commands(WHOLE)]
-BY_EXECVE = ("", "exec", "audit list")  # the others are forked from a process that has imported the product
+BY_EXECVE = ("", "exec", "audit list")  # the others run one after the other in one process
+# Runs `agent` with the words and variables of each row, and prints the exit code and both outputs as a line of JSON.
+IN_ONE_PROCESS = """
+import io, json, os, sys
+from runner.cli.main import main
+sys.argv[0] = "agent"
+for words, environ in json.load(sys.stdin):
+    os.environ.clear()
+    os.environ.update(environ)
+    sys.argv[1:] = words
+    written = io.BytesIO(), io.BytesIO()
+    sys.stdout, sys.stderr = (io.TextIOWrapper(each, "utf-8") for each in written)
+    try:
+        code = main()
+    except SystemExit as ended:
+        code = ended.code
+    sys.stdout.flush()
+    sys.stderr.flush()
+    print(json.dumps([code, *(each.getvalue().decode() for each in written)]), file=sys.__stdout__, flush=True)
+"""
+Answer = tuple[int, str, str]  # exit code, standard output, standard error
 
 
-def shown(command: str, tmp_path: Path) -> str:
-    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "COLUMNS": "80", "LC_ALL": "C.UTF-8"}
-    run = subprocess.run if command in BY_EXECVE else forked_agent.run
-    done = run(
-        [AGENT, *command.split(), "--help"], env=environ, cwd=tmp_path, capture_output=True, text=True, timeout=60
-    )
+def environment(home: Path, **more: str) -> dict[str, str]:
+    return {"PATH": os.environ["PATH"], "HOME": str(home), "LC_ALL": "C.UTF-8", **more}
+
+
+def answers(home: Path, rows: list[tuple[list[str], dict[str, str]]]) -> list[Answer]:
+    """Run `agent` with the words and the variables of each row, one after the other in one process."""
+    done = forked_agent.run(
+        [sys.executable, "-c", IN_ONE_PROCESS], env=environment(home), cwd=home, input=json.dumps(rows),
+        capture_output=True, text=True,
+    )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout
+    return [(code, out, err) for code, out, err in map(json.loads, done.stdout.splitlines())]
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Answer]:
+    """Return what `agent COMMAND --help` answers for each command."""
+    home = tmp_path_factory.mktemp("home")
+    environ = environment(home, COLUMNS="80")
+    rows = [([*command.split(), "--help"], environ) for command in COMMANDS]
+    return dict(zip(COMMANDS, answers(home, rows), strict=True))
+
+
+def shown(command: str, pages: dict[str, Answer]) -> str:
+    code, text, errors = pages[command]
+    assert (code, errors) == (0, "")
+    return text
+
+
+@pytest.mark.parametrize("command", BY_EXECVE, ids=[command or "agent" for command in BY_EXECVE])
+def test_a_process_of_its_own_shows_the_same_page(command: str, pages: dict[str, Answer], tmp_path: Path) -> None:
+    done = subprocess.run(
+        [AGENT, *command.split(), "--help"], env=environment(tmp_path, COLUMNS="80"), cwd=tmp_path,
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == pages[command]
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=[command or "agent" for command in COMMANDS])
-def test_help_teaches_by_examples_and_fits(command: str, tmp_path: Path) -> None:
-    text = shown(command, tmp_path)
+def test_help_teaches_by_examples_and_fits(command: str, pages: dict[str, Answer]) -> None:
+    text = shown(command, pages)
     lines = text.splitlines()
     assert [line for line in lines if len(line) > 80] == []
     assert [line for line in lines if re.search(r"<(bool|str|int|float|list|path)|^ Usage: .*\[\[|\.{6}", line)] == []
@@ -68,9 +117,9 @@ def test_the_table_lists_groups_after_single_commands() -> None:
     assert all(not TABLE[name][1] for name, is_group in zip(TABLE, kinds, strict=True) if is_group)
 
 
-def test_help_says_what_the_exit_codes_mean_where_scripts_ask(tmp_path: Path) -> None:
+def test_help_says_what_the_exit_codes_mean_where_scripts_ask(pages: dict[str, Answer]) -> None:
     for command in ("", "run", "exec"):
-        assert "3 policy denied" in " ".join(shown(command, tmp_path).split())
+        assert "3 policy denied" in " ".join(shown(command, pages).split())
 
 
 # the words typed so far, what is offered
@@ -168,14 +217,27 @@ COMPLETIONS = [
 ]
 
 
+@pytest.fixture(scope="module")
+def completions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Answer]:
+    """Return what `agent` answers to bash for the words of each row.
+
+    The variables are those that the printed function gives to `agent`; `test_bash_completes` is about the function.
+    """
+    home = tmp_path_factory.mktemp("home")
+    rows: list[tuple[list[str], dict[str, str]]] = []
+    for typed, _ in COMPLETIONS:
+        words = typed.split(" ")
+        asked = {"COMP_WORDS": "\n".join(words), "COMP_CWORD": str(len(words) - 1), "_AGENT_COMPLETE": "complete_bash"}
+        rows.append(([], environment(home, **asked)))
+    return dict(zip((typed for typed, _ in COMPLETIONS), answers(home, rows), strict=True))
+
+
 @pytest.mark.parametrize(("typed", "offered"), COMPLETIONS, ids=[typed for typed, _ in COMPLETIONS])
-def test_what_the_completion_of_bash_asks_for_is_answered(typed: str, offered: set[str], tmp_path: Path) -> None:
-    """The variables are those that the printed function gives to `agent`; `test_bash_completes` is about the function."""
-    words = typed.split(" ")
-    asked = {"COMP_WORDS": "\n".join(words), "COMP_CWORD": str(len(words) - 1), "_AGENT_COMPLETE": "complete_bash"}
-    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), **asked}
-    done = forked_agent.run([AGENT], env=environ, cwd=tmp_path, capture_output=True, text=True, timeout=60)
-    assert set(done.stdout.split()) == offered, done.stderr
+def test_what_the_completion_of_bash_asks_for_is_answered(
+    typed: str, offered: set[str], completions: dict[str, Answer]
+) -> None:
+    _, text, errors = completions[typed]
+    assert set(text.split()) == offered, errors
 
 
 # One each of: a command, an option's value, a value that may hold a blank

@@ -9,7 +9,6 @@ import os
 import re
 import shutil
 import sqlite3
-import subprocess
 import sys
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from runner.audit.verify import verify
 from runner.gate.grants.codec import from_json, to_json
 from runner.sessions.export import parts
 from runner.sessions.tree import Tree
+from tests.support import forked_agent
 from tests.support.places import TESTS
 
 AGENT = str(Path(sys.executable).parent / "agent")
@@ -47,7 +47,7 @@ def agent(old: Path, *words: str) -> str:
     work = home / "work"
     work.mkdir(exist_ok=True)
     environ = {"HOME": str(home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
-    done = subprocess.run([AGENT, "audit", *words, "--file", str(old)],
+    done = forked_agent.run([AGENT, "audit", *words, "--file", str(old)],
                           env=environ, cwd=work, capture_output=True, text=True, timeout=120)  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -29,6 +29,7 @@ from runner.providers.listing import LONGEST, MOST, names_in, offered_models
 from runner.providers.remotes import PROVIDERS
 from runner.secrets.resolve import VARIABLES, FoundKey, KeyRequest, find
 from runner.secrets.secret import Secret, SecretError, ending, without_parts
+from tests.support import forked_agent
 from tests.support.model_server import ModelServer, serving
 
 AGENT = str(Path(sys.executable).parent / "agent")
@@ -47,7 +48,7 @@ def agent(tmp_path: Path, *words: str, **more: str) -> subprocess.CompletedProce
     """Run `agent` in a project folder, without a terminal."""
     project = tmp_path / "project"
     project.mkdir(exist_ok=True)
-    return subprocess.run(
+    return forked_agent.run(
         [AGENT, *words],
         cwd=project,
         env=environment(tmp_path, **more),

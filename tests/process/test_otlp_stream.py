@@ -50,7 +50,7 @@ def run(folder: Path, address: str, scripts: list[str], patience: str = "60") ->
         "OTEL_EXPORTER_OTLP_TIMEOUT": patience,
     }
     command = [AGENT, "run", "--model", f"scripted:{folder / 'script.json'}", "--unattended", "--json", "do it"]
-    return subprocess.run(command, env=environ, cwd=work, capture_output=True, text=True, timeout=100)
+    return forked_agent.run(command, env=environ, cwd=work, capture_output=True, text=True, timeout=100)
 
 
 def notices(done: subprocess.CompletedProcess[str]) -> list[str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import forked_agent
 from tests.support.layers import overlays_work
 
 AGENT = str(Path(sys.executable).with_name("agent"))
@@ -29,7 +30,7 @@ def work(tmp_path: Path) -> Path:
 
 def agent(work: Path, *words: str) -> subprocess.CompletedProcess[str]:
     environ = {"HOME": str(work.parent / "h"), "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "NO_COLOR": "1"}
-    return subprocess.run(
+    return forked_agent.run(
         [AGENT, *words], cwd=work, env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120,
         check=False,
     )  # fmt: skip

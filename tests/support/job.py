@@ -8,6 +8,8 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.support import forked_agent
+
 AGENT = str(Path(sys.executable).with_name("agent"))
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # Each is looked for in everything that a run leaves.
@@ -81,15 +83,16 @@ class Job:
         path.write_text(json.dumps({"turn": list(turns)}))
         return f"scripted:{path}"
 
-    def ci(self, *words: str, stdin: bytes | None = None, cwd: Path | None = None) -> "Done":
-        done = subprocess.run(
+    def ci(self, *words: str, stdin: bytes | None = None, cwd: Path | None = None, execve: bool = False) -> "Done":
+        """Run `agent ci`, which is forked unless `execve` is asked for, see `forked_agent`."""
+        run = subprocess.run if execve else forked_agent.run
+        done = run(
             [AGENT, "ci", *words],
             cwd=cwd or self.work,
             env=self.environ,
             stdin=subprocess.DEVNULL if stdin is None else None,
             input=stdin,
             capture_output=True,
-            timeout=120,
         )
         return Done(done.returncode, done.stdout.decode(), done.stderr.decode("utf-8", "replace"))
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from tests.support import forked_agent
+
 AGENT = Path(sys.executable).with_name("agent")
 
 
@@ -125,7 +127,7 @@ def agent(tmp_path: Path, url: str, *words: str, **more: str) -> tuple[int, Even
     work = tmp_path / "work"
     work.mkdir(exist_ok=True)
     (work / "makefile").write_text("all:\n")
-    done = subprocess.run(
+    done = forked_agent.run(
         [
             AGENT,
             "run",
