@@ -419,7 +419,7 @@ def test_a_client_that_leaves_ends_the_work(tmp_path: Path) -> None:
 
 def test_a_signal_ends_the_agent_and_seals_the_record(tmp_path: Path) -> None:
     talk = place(tmp_path, SLEEPS)
-    editor = EditorClient(talk, "--mode", "trust-project", answer=select("yes"))
+    editor = EditorClient(talk, "--mode", "trust-project", answer=select("yes"), execve=True)
     editor.ask(editor.new(), {"type": "text", "text": "go"})
     editor.until(lambda each: "begun" in json.dumps(each.get("update", {}).get("content", "")))
     editor.process.terminate()

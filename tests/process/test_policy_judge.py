@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import forked_agent
+
 AGENT = str(Path(sys.executable).parent / "agent")
 
 
@@ -16,7 +18,7 @@ def start(cwd: Path, *words: str) -> subprocess.Popen[bytes]:
     home.mkdir(exist_ok=True)
     cwd.mkdir(exist_ok=True)
     environ = {"PATH": os.environ["PATH"], "HOME": str(home), "LC_ALL": "C.UTF-8"}
-    return subprocess.Popen(
+    return forked_agent.Process(
         [AGENT, "policy", "judge", *words],
         env=environ, cwd=cwd, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0,
     )  # fmt: skip

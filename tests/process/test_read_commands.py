@@ -11,8 +11,8 @@ from docs.make_help import page
 from runner.cli.audit_filters import FILTERS
 from runner.cli.audit_query import MANY, ONCE, SWITCHES
 from runner.cli.help_page import PAGE
+from tests.support import forked_agent
 from tests.support.cli_harness import CliHarness
-from tests.support.places import ROOT
 
 BY_TYPER = """
 import sys
@@ -117,14 +117,13 @@ def user(tmp_path_factory: pytest.TempPathFactory) -> CliHarness:
 
 
 def by_typer(user: CliHarness, *words: str) -> tuple[int, str, str]:
-    done = subprocess.run(
+    done = forked_agent.run(
         [sys.executable, "-c", BY_TYPER, *words],
         cwd=user.work,
-        env={**user.environ, "PYTHONPATH": str(ROOT)},
+        env=user.environ,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=120,
     )
     return done.returncode, done.stdout, done.stderr
 
@@ -175,10 +174,9 @@ def test_the_help_page_is_that_of_typer_for_every_output(
     user: CliHarness, environ: dict[str, str], stored: bool
 ) -> None:
     done = user.agent("--help", env=environ)
-    typed = subprocess.run(
+    typed = forked_agent.run(
         [sys.executable, "-c", BY_TYPER, "--help"],
-        cwd=user.work, env={**user.environ, "PYTHONPATH": str(ROOT), **environ}, stdin=subprocess.DEVNULL, capture_output=True,
-        text=True,
+        cwd=user.work, env={**user.environ, **environ}, stdin=subprocess.DEVNULL, capture_output=True, text=True,
     )  # fmt: skip
     assert done.stdout == typed.stdout
     assert (done.stdout == Path(PAGE).read_text("utf-8")) is stored

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from tests.support import forked_agent
 from tests.support.cli_harness import AGENT, CliHarness
 from tests.support.waiting import until as wait_until
 
@@ -42,12 +43,17 @@ NO = select("no")
 
 
 class EditorClient:
-    """A client over the pipes of `agent acp`. `answer` answers the requests of the agent."""
+    """A client over the pipes of `agent acp`, which is forked unless `execve` is asked for. `answer` answers the
+    requests of the agent.
+    """
 
-    def __init__(self, harness: CliHarness, *words: str, answer: Answerer = NO, begin: bool = True) -> None:
+    def __init__(
+        self, harness: CliHarness, *words: str, answer: Answerer = NO, begin: bool = True, execve: bool = False
+    ) -> None:
         self.place = harness
         self.answer = answer
-        self.process = subprocess.Popen(
+        start = subprocess.Popen if execve else forked_agent.Process
+        self.process = start(
             [AGENT, "acp", "--model", f"scripted:{harness.base / 'talk.toml'}", *words],
             cwd=harness.base,
             env=harness.environ,

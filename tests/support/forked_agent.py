@@ -15,18 +15,16 @@ or has been killed.
 
 import contextlib
 import functools
-import io
+import inspect
 import json
 import os
 import select
-import signal
 import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -52,10 +50,10 @@ def imported():
     from runner.resident import client
     client.PATIENCE *= 10.0
 
-def change_user(user=None, group=None, extra_groups=None):
+def change_user(user, group, groups):
     # In the order of `subprocess`. Then `prctl(PR_SET_DUMPABLE, 1)`, as execve(2) does it: otherwise /proc/self is root's.
-    if extra_groups is not None:
-        os.setgroups(extra_groups)
+    if groups is not None:
+        os.setgroups(groups)
     if group is not None:
         os.setregid(group, group)
     if user is not None:
@@ -69,8 +67,11 @@ def become(asked, files):
         os.dup2(file, number)
         os.close(file)
     os.chdir(asked["cwd"])
-    if asked["who"]:
-        change_user(**asked["who"])
+    if asked["session"]:
+        os.setsid()
+    whose = (asked["user"], asked["group"], asked["groups"])
+    if whose != (None, None, None):
+        change_user(*whose)
     os.environ.clear()
     os.environ.update(asked["env"])
     if not {"LC_ALL", "LC_CTYPE", "LANG"} & asked["env"].keys():
@@ -176,80 +177,91 @@ def run(
     argv: Sequence[str | Path],
     *,
     env: Mapping[str, str] | None = None,
-    cwd: str | Path | None = None,
     stdin: int | IO[Any] | None = None,
     input: str | bytes | None = None,
     capture_output: bool = False,
-    stdout: int | IO[Any] | None = None,
-    stderr: int | IO[Any] | None = None,
-    text: bool = False,
     timeout: float | None = None,
     check: bool = False,
-    **who: Any,
+    **more: Any,
 ) -> "subprocess.CompletedProcess[Any]":
-    """Do what `subprocess.run` does, for argv that begins with `AGENT`, or with this interpreter and `-c`.
-
-    Variables that the interpreter itself looks at when it starts have the process started by execve(2) after all.
-
-    Args:
-        who: `user`, `group` and `extra_groups`, as `subprocess.run` takes them.
-    """
-    environ = {**(os.environ if env is None else env)}
-    program = str(argv[2]) if str(argv[0]) == sys.executable and argv[1] == "-c" else None
-    if (str(argv[0]) != AGENT and program is None) or not _alike(environ):
-        if input is not None:
-            stdin = None
-        return subprocess.run(
-            argv, env=environ, cwd=cwd, stdin=stdin, input=input, capture_output=capture_output, stdout=stdout,
-            stderr=stderr, text=text, timeout=timeout, check=check, **who,
-        )  # fmt: skip
+    """Do what `subprocess.run` does, with a `Process`."""
+    if input is not None:
+        stdin = subprocess.PIPE
     if capture_output:
-        stdout = stderr = subprocess.PIPE
-    with contextlib.ExitStack() as open_files:
-        ends: list[int | None] = [None, None, None]
-        given: list[int] = []
-        for number, wanted in enumerate((subprocess.PIPE if input is not None else stdin, stdout, stderr)):
-            if wanted == subprocess.PIPE:
-                reader, writer = os.pipe()
-                theirs, ends[number] = (reader, writer) if number == 0 else (writer, reader)
-            elif wanted == subprocess.DEVNULL:
-                theirs = os.open(os.devnull, os.O_RDWR)
-            elif wanted == subprocess.STDOUT:
-                theirs = os.dup(given[1])
-            elif wanted is None:
-                theirs = os.dup(number)
-            else:
-                theirs = os.dup(wanted if isinstance(wanted, int) else wanted.fileno())
-            given.append(theirs)
-            open_files.callback(_close, theirs)
-        words = [str(word) for word in argv] if program is None else ["-c", *map(str, argv[3:])]
-        asked = {"argv": words, "program": program, "env": environ, "cwd": str(cwd or os.getcwd()), "who": who}
-        with _started(asked, given) as status:
-            open_files.close()
-            code, output, errors = _talk(argv, status, ends, input, timeout)
-    result: list[Any] = [output, errors]
-    if text:
-        result = [None if each is None else _text(each) for each in result]
-    done = subprocess.CompletedProcess([str(word) for word in argv], code, *result)
+        more |= {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with Process(argv, env=env, stdin=stdin, **more) as process:
+        try:
+            output, errors = process.communicate(input, timeout)
+        except BaseException:  # the time limit of this call or of pytest, or Ctrl-C
+            process.kill()
+            raise
+        done = subprocess.CompletedProcess(process.args, process.returncode, output, errors)
     if check:
         done.check_returncode()
     return done
 
 
-@contextlib.contextmanager
-def _started(asked: dict[str, Any], files: Sequence[int]) -> Iterator[IO[bytes]]:
-    """Start one command; the stream gives its pid and, at its end, its status, one line each."""
-    request = os.memfd_create("request")
-    reader, writer = os.pipe()
-    try:
-        os.write(request, json.dumps(asked).encode())
-        os.lseek(request, 0, os.SEEK_SET)
-        socket.send_fds(_server(), [b"x"], [request, *files, writer])
-    finally:
-        os.close(request)
-        os.close(writer)
-    with os.fdopen(reader, "rb", buffering=0) as status:
-        yield status
+class Process(subprocess.Popen[Any]):
+    """What `subprocess.Popen` is, for argv that begins with `AGENT`, or with this interpreter and `-c`.
+
+    The process is started by execve(2) after all if it inherits descriptors, or if there are variables that the
+    interpreter itself looks at when it starts.
+    """
+
+    def __init__(self, argv: Sequence[str | Path], *, env: Mapping[str, str] | None = None, **more: Any) -> None:
+        self._status: IO[bytes] | None = None  # of a forked process: its pid and, at its end, its status, one line each
+        super().__init__([str(word) for word in argv], env={**(os.environ if env is None else env)}, **more)
+
+    def _execute_child(self, args: list[str], *details: Any) -> None:
+        given = dict(zip(inspect.signature(super()._execute_child).parameters, (args, *details), strict=True))  # type: ignore[misc]  # private
+        program = args[2] if args[:2] == [sys.executable, "-c"] else None
+        if (args[0] != AGENT and program is None) or given["pass_fds"] or not _alike(given["env"]):
+            super()._execute_child(args, *details)  # type: ignore[misc]  # private
+            return
+        asked = {
+            "argv": args if program is None else ["-c", *args[3:]],
+            "program": program,
+            "env": given["env"],
+            "cwd": os.path.abspath(given["cwd"] or "."),
+            "session": given["start_new_session"],
+            "user": given["uid"],
+            "group": given["gid"],
+            "groups": None if given["gids"] is None else list(given["gids"]),
+        }
+        ends = [given[name] for name in ("p2cread", "c2pwrite", "errwrite")]
+        files = [number if end == -1 else end for number, end in enumerate(ends)]
+        request = os.memfd_create("request")
+        reader, writer = os.pipe()
+        self._status = os.fdopen(reader, "rb", buffering=0)
+        try:
+            os.write(request, json.dumps(asked).encode())
+            os.lseek(request, 0, os.SEEK_SET)
+            socket.send_fds(_server(), [b"x"], [request, *files, writer])
+        finally:
+            os.close(request)
+            os.close(writer)
+        self.pid = int(self._status.readline())
+        self._child_created = True
+        pipes = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
+        self._close_pipe_fds(*(given[name] for name in pipes))  # type: ignore[attr-defined]  # private
+
+    def _try_wait(self, flags: int) -> tuple[int, int]:
+        if self._status is None:
+            return super()._try_wait(flags)  # type: ignore[misc,no-any-return]  # private
+        if flags & os.WNOHANG and not select.select([self._status], [], [], 0)[0]:
+            return 0, 0
+        with self._status as status:
+            return self.pid, int(status.readline())
+
+    def _internal_poll(self, *details: Any, **more: Any) -> int | None:
+        if self._status is None:
+            return super()._internal_poll(*details, **more)  # type: ignore[misc,no-any-return]  # private
+        with self._waitpid_lock:  # type: ignore[attr-defined]  # private
+            if self.returncode is None:
+                pid, status = self._try_wait(os.WNOHANG)
+                if pid == self.pid:
+                    self.returncode = os.waitstatus_to_exitcode(status)
+        return self.returncode
 
 
 @functools.cache
@@ -292,53 +304,3 @@ def _alike(environ: Mapping[str, str]) -> bool:
     if looked_at and (looked_at != ["PYTHONUTF8"] or environ["PYTHONUTF8"] != "1"):
         return False
     return all(environ.get(name) in (None, "C.UTF-8") for name in ("LC_ALL", "LC_CTYPE", "LANG"))
-
-
-def _talk(
-    argv: Sequence[str | Path], status: IO[bytes], ends: list[int | None], input: str | bytes | None, timeout: float | None
-) -> tuple[int, bytes | None, bytes | None]:
-    """Feed the input, read both outputs to their ends, and wait for the end of the process."""
-    pid = int(status.readline())
-    read: dict[int, bytes] = {}
-    waiting = [threading.Thread(target=_drain, args=(ends[n], n, read), daemon=True) for n in (1, 2) if ends[n]]
-    if ends[0] is not None:
-        data = input.encode() if isinstance(input, str) else input or b""
-        waiting.append(threading.Thread(target=_feed, args=(ends[0], data), daemon=True))
-    for each in waiting:
-        each.start()
-    late = False
-    try:
-        if not select.select([status], [], [], timeout)[0]:
-            late = True
-            os.kill(pid, signal.SIGKILL)
-        line = status.readline()
-        for each in waiting:
-            each.join()
-    except BaseException:  # the time limit of pytest, or Ctrl-C
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-        raise
-    if late:
-        raise subprocess.TimeoutExpired(list(map(str, argv)), timeout or 0, read.get(1), read.get(2))
-    return os.waitstatus_to_exitcode(int(line)), read.get(1), read.get(2)
-
-
-def _drain(end: int, number: int, read: dict[int, bytes]) -> None:
-    with os.fdopen(end, "rb") as file:
-        read[number] = file.read()
-
-
-def _feed(end: int, data: bytes) -> None:
-    with contextlib.suppress(BrokenPipeError), os.fdopen(end, "wb", buffering=0) as file:
-        view = memoryview(data)
-        while view:
-            view = view[file.write(view) or 0 :]
-
-
-def _text(data: bytes) -> str:
-    return io.TextIOWrapper(io.BytesIO(data), "utf-8").read()  # with the line ends of all systems as one
-
-
-def _close(number: int) -> None:
-    with contextlib.suppress(OSError):
-        os.close(number)
