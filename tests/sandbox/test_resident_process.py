@@ -182,7 +182,7 @@ def test_what_it_started_ends_with_it(place: CliHarness) -> None:
 
 
 def test_the_path_of_the_state_folder_may_be_too_long(tmp_path: Path) -> None:
-    place = CliHarness(tmp_path)
+    place = CliHarness(tmp_path, execve=True)
     state = tmp_path / ("x" * 100)
     for name in ("home", "work", "config", "cache"):
         (tmp_path / name).mkdir()

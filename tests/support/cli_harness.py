@@ -14,9 +14,16 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 @dataclass(frozen=True, slots=True)
 class CliHarness:
-    """A workspace with a Git repository, a home with a key, a state folder: nothing of the user's."""
+    """A workspace with a Git repository, a home with a key, a state folder: nothing of the user's.
+
+    Attributes:
+        base: the folder of all of them.
+        execve: True if each command is started as a user's shell does it: for tests of the start-up, signals, terminals
+            and /proc. By default it is forked from a process that has imported the product, see `forked_agent`.
+    """
 
     base: Path
+    execve: bool = False
 
     @property
     def work(self) -> Path:
@@ -41,12 +48,8 @@ class CliHarness:
         cwd: Path | None = None,
         execve: bool = False,
     ) -> subprocess.CompletedProcess[str]:
-        """Run the command; without `stdin` its input is /dev/null.
-
-        The process is forked from one that has imported the product already, see `forked_agent`. With `execve` it is
-        started as a user's shell does it: for tests of the start-up, signals, terminals and /proc.
-        """
-        run = subprocess.run if execve else forked_agent.run
+        """Run the command; without `stdin` its input is /dev/null. `execve` is about this command only."""
+        run = subprocess.run if execve or self.execve else forked_agent.run
         done = run(
             [AGENT, *words],
             cwd=cwd or self.work,

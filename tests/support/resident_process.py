@@ -30,7 +30,7 @@ def short_place() -> Iterator[CliHarness]:
         for name in ("home", "work", "state", "config", "cache"):
             (base / name).mkdir(mode=0o700)
         subprocess.run(["git", "init", "-q", str(base / "work")], check=True)
-        yield CliHarness(base)
+        yield CliHarness(base, execve=True)
     finally:
         end_resident(base / "state")
         shutil.rmtree(base)

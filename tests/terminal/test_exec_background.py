@@ -24,7 +24,7 @@ PATIENCE = 60.0  # seconds
 def user(tmp_path: Path) -> CliHarness:
     for name in ("work", "home", "state"):
         (tmp_path / name).mkdir(mode=0o700)
-    return CliHarness(tmp_path)
+    return CliHarness(tmp_path, execve=True)
 
 
 def rows(user: CliHarness) -> list[dict[str, object]]:
