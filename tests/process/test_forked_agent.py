@@ -2,16 +2,20 @@
 
 import os
 import re
+import select
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from runner.cli.command_table import COMMANDS
 from tests.support import forked_agent
 from tests.support.forked_agent import AGENT
+from tests.support.places import ROOT
 
 SCRIPT = '[[turn]]\ncalls = [{ name = "bash", arguments = { command = "ls; echo $?" } }]\n[[turn]]\ntext = "Done."\n'
 # fmt: off
@@ -73,7 +77,7 @@ def test_both_answer_alike(tmp_path: Path, words: tuple[str, ...], given: str, c
         shutil.rmtree(home, ignore_errors=True)
         work.mkdir(parents=True)
         (home / "script.toml").write_text(SCRIPT)
-        done = run([AGENT, *words], cwd=work, env=environ, input=given, capture_output=True, text=True, timeout=120)
+        done = run([AGENT, *words], cwd=work, env=environ, input=given, capture_output=True, text=True)
         answers.append((done.returncode, masked(done.stdout), masked(done.stderr)))
         left.append(folders(home))
     assert answers[0] == answers[1]
@@ -99,9 +103,12 @@ def test_every_command_has_a_row() -> None:
 
 
 def test_a_program_is_given_the_same_process() -> None:
-    """Descriptors, environment, arguments, umask, signals and the modules' search path."""
+    """Descriptors, environment, arguments, umask, signals, limits, session and the modules' search path."""
     program = (
-        "import os, signal, sys\n"
+        "import os, resource, signal, sys\n"
+        "print(os.getsid(0), os.nice(0), os.sched_getaffinity(0), [resource.getrlimit(each) for each in range(16)])\n"
+        "print(signal.pthread_sigmask(signal.SIG_BLOCK, ()), open('/proc/self/oom_score_adj').read())\n"
+        "print(open('/proc/self/cgroup').read())\n"
         "print(sorted(os.environ.items()), sys.argv, os.getcwd(), sorted(os.listdir('/proc/self/fd'))[:-1], sys.path)\n"
         "print([each for each in signal.Signals if signal.getsignal(each) is signal.SIG_IGN], os.umask(0), os.getpgid(0))\n"
         "print([getattr(sys, each).encoding for each in ('stdin', 'stdout', 'stderr')], sys.stdin.errors, sys.stdout.errors)\n"
@@ -115,6 +122,71 @@ def test_a_program_is_given_the_same_process() -> None:
             )
             answers.append((done.returncode, done.stdout.decode(), done.stderr))
         assert answers[0] == answers[1]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_a_program_of_another_user_is_given_the_same_process() -> None:
+    """User and groups, capabilities, and the owner of /proc/self, which allows a user namespace of one's own."""
+    program = (
+        "import os\n"
+        "print(os.getresuid(), os.getresgid(), os.getgroups(), os.stat('/proc/self/stat').st_uid)\n"
+        "print([line for line in open('/proc/self/status') if line.startswith(('Cap', 'NoNewPrivs', 'Seccomp', 'Groups'))])\n"
+    )
+    other: dict[str, Any] = {"user": 65534, "group": 65534, "extra_groups": [65533]}
+    for who in ({}, {"user": 65534}, other):
+        answers = [
+            run([sys.executable, "-c", program], env={}, cwd="/", capture_output=True, text=True, **who)
+            for run in (subprocess.run, forked_agent.run)
+        ]
+        assert (answers[0].stdout, answers[0].stderr) == (answers[1].stdout, answers[1].stderr)
+        assert answers[0].stdout
+
+
+def test_a_process_is_like_any_other_for_its_parent() -> None:
+    program = "import os; print(os.getsid(0) == os.getpid(), flush=True); print(input()); input()"
+    for start in (subprocess.Popen, forked_agent.Process):
+        words = [sys.executable, "-c", program]
+        with start(words, env={}, stdin=-1, stdout=-1, text=True, start_new_session=True) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            assert process.stdout.readline() == "True\n"
+            assert process.poll() is None
+            process.send_signal(signal.SIGTERM)
+            assert process.wait() == -signal.SIGTERM
+        assert start(words, env={}, stdin=-1, stdout=-1, stderr=-1, text=True).communicate("a\n")[0] == "False\na\n"
+
+
+CLIENT = """
+import sys
+from tests.support import forked_agent
+forked_agent.SERVER = forked_agent.SERVER.replace("\\nimported()\\n", "\\n")  # the imports take seconds
+for line in sys.stdin:
+    print(forked_agent.run([sys.executable, "-c", line], capture_output=True, text=True).stdout, end="", flush=True)
+"""
+
+
+def test_the_workers_of_a_run_share_a_server_that_ends_with_the_last_of_them(tmp_path: Path) -> None:
+    environ = {"PATH": os.environ["PATH"], "TMPDIR": str(tmp_path), "PYTEST_XDIST_TESTRUNUID": "a-run"}
+    words = [sys.executable, "-c", CLIENT]
+    workers = [subprocess.Popen(words, env=environ, cwd=ROOT, stdin=-1, stdout=-1, text=True) for _ in range(3)]
+
+    def server_of(worker: "subprocess.Popen[str]") -> int:
+        assert worker.stdin is not None
+        assert worker.stdout is not None
+        worker.stdin.write("import os; print(open(f'/proc/{os.getppid()}/stat').read().split()[3])\n")
+        worker.stdin.flush()
+        return int(worker.stdout.readline())
+
+    (server,) = {server_of(each) for each in workers}
+    end = os.pidfd_open(server)
+    for each in workers[:2]:
+        each.kill()
+        each.communicate()
+    assert server_of(workers[2]) == server
+    workers[2].communicate()
+    select.select([end], [], [])
+    os.close(end)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_takes_too_long_is_ended() -> None:

@@ -5,6 +5,7 @@ scripted; the gate, the record, the sandbox and the layers are real.
 import hashlib
 import json
 import os
+import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -16,7 +17,6 @@ from runner.events import ActionFinished
 from runner.state.paths import state_dir
 from tests.process.test_flow_session import BAD, LIBRARY, MANIFEST, READ, audit, results
 from tests.process.test_sub_agents import Played, bash, play
-from tests.support import forked_agent
 from tests.support.layers import overlays_work
 from tests.support.marked_processes import new_nap, processes
 
@@ -350,8 +350,9 @@ def test_it_can_be_undone(work: Path, tmp_path: Path, monkeypatch: pytest.Monkey
     tried(tmp_path, monkeypatch, TryingUser(Try(), ALL))
     assert files(work) == DONE
     monkeypatch.chdir(work)
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    done = forked_agent.run([forked_agent.AGENT, "undo"], env=environ, capture_output=True, text=True)
+    from tests.support.cli_harness import AGENT
+
+    done = subprocess.run([AGENT, "undo"], capture_output=True, text=True, env=dict(os.environ))
     assert done.returncode == 0, done.stderr
     assert files(work) == PLAIN
 

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,7 +27,6 @@ from runner.state.paths import state_dir
 from tests.process.test_flow_session import audit, results
 from tests.process.test_sub_agents import Played, PlayedModel, play, spawn
 from tests.process.test_tried_session import TryingUser, files, layers
-from tests.support import forked_agent
 from tests.support.cli_harness import AGENT
 from tests.support.layers import overlays_work
 from tests.support.loop_harness import let_time_pass
@@ -135,8 +135,7 @@ def test_one_undo_takes_back_what_was_kept(work: Path, tmp_path: Path, monkeypat
     turn(tmp_path, monkeypatch, TryingUser(only("a", "e")), [do("echo two > a; echo x > c")], [do("echo y > e; rm b")])
     assert files(work) == {"a": "two\n", "b": "b\n", "e": "y\n"}
     monkeypatch.chdir(work)
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    done = forked_agent.run([AGENT, "undo"], env=environ, capture_output=True, text=True)
+    done = subprocess.run([AGENT, "undo"], capture_output=True, text=True, env=dict(os.environ))
     assert done.returncode == 0, done.stderr
     assert files(work) == PLAIN
 
