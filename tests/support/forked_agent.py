@@ -162,6 +162,9 @@ if command is not None:
         if isinstance(code, str):
             print(code, file=sys.stderr)
             code = 1
+    except Exception:  # the end of the interpreter would take seconds, because of the many objects
+        sys.excepthook(*sys.exc_info())
+        code = 1
     threading._shutdown()
     atexit._run_exitfuncs()
     try:
