@@ -295,7 +295,7 @@ def _start_server(path: Path) -> None:
                 subprocess.run(
                     [sys.executable, "-c", SERVER, str(listener.fileno()), str(path)],
                     env={"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"}, cwd="/", pass_fds=[listener.fileno()],
-                    stdin=subprocess.DEVNULL, check=True,
+                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True,
                 )  # fmt: skip
         finally:
             own.unlink()
