@@ -128,9 +128,9 @@ def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
             site = Path(cryptography.__file__).parent.parent
             for name in ("cryptography", "cffi", "_cffi_backend*.so"):
                 for found in site.glob(name):
-                    copied = made.base / "code" / found.name
+                    copied = made.modules / found.name
                     (shutil.copytree if found.is_dir() else shutil.copy)(found, copied)
-                    made.own(copied)  # not the whole folder: the driver writes compiled modules into it meanwhile
+                    made.own(copied)
         yield made
 
 

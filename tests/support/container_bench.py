@@ -187,9 +187,9 @@ class Containers(Bench):
                 assert found is not None
                 assert found.origin is not None
                 shutil.copytree(
-                    Path(found.origin).parent, base / "code" / name, ignore=shutil.ignore_patterns("__pycache__")
+                    Path(found.origin).parent, self.modules / name, ignore=shutil.ignore_patterns("__pycache__")
                 )
 
-    def ask(self, action: dict[str, Any], **told: Any) -> dict[str, Any]:  # type: ignore[override]  # the same words
+    def request(self, action: dict[str, Any], **told: Any) -> dict[str, Any]:  # type: ignore[override]  # the same words
         choice = {"image": self.dock.image, "socket": self.dock.socket, **told.pop("choice", {})}
-        return super().ask(action, container=choice, **told)
+        return super().request(action, container=choice, **told)

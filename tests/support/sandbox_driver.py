@@ -187,7 +187,7 @@ class Staying:
         return {"started": True, "level": process.enforcement.level.value}
 
     async def ask(self, do: str, name: str, **told: Any) -> dict[str, Any]:
-        """`until` waits, at most 60 seconds, for a text in the output so far."""
+        """`until` waits for a text in the output so far, or for the end of the process."""
         process, printed = self.processes[name], self.printed[name]
         answer: dict[str, Any] = {}
         if do == "write":
@@ -197,10 +197,8 @@ class Staying:
                 answer["broken"] = True
         elif do == "until":
             wanted = told["text"].encode()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(60):
-                    while wanted not in printed[0] + printed[1] and process.outcome is None:
-                        await asyncio.sleep(0.01)
+            while wanted not in printed[0] + printed[1] and process.outcome is None:
+                await asyncio.sleep(0.01)
         elif do == "signal":
             await process.signal(told["number"])
         elif do == "resize":
@@ -214,8 +212,7 @@ class Staying:
             except OSError as error:
                 answer["error"] = error.strerror or str(error)
         elif do in ("wait", "end"):
-            async with asyncio.timeout(60):
-                outcome = await (process.wait() if do == "wait" else process.end())
+            outcome = await (process.wait() if do == "wait" else process.end())
             answer |= outcome_words(outcome)
         answer["out"], answer["err"] = (bytes(each).decode("utf-8", "replace") for each in printed)
         answer["alive"] = process.outcome is None
