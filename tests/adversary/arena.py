@@ -12,7 +12,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -22,10 +21,12 @@ from tests.adversary.attack import Attack, Call
 from tests.adversary.attacks import ATTACKS
 from tests.adversary.attacks_servers import READS, SERVERS, UNAPPROVED
 from tests.adversary.outcome import Told, matched, recorded, texts
+from tests.support import forked_agent
 from tests.support.model_server import serving
 from tests.support.sandbox_bench import NOBODY, ROOT
 from tests.support.server_session import HOSTILE
 from tests.support.tmux import Tmux
+from tests.support.waiting import until
 
 AGENT = str(Path(sys.executable).with_name("agent"))
 GIT = ("git", "-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=main")
@@ -174,11 +175,22 @@ class Arena:
                     self.heard.append(f"{name}: {made.recv(4096)!r}")
                     continue
                 peer, _ = made.accept()
-                self.heard.append(f"{name}: a connection")
-                with peer:
+                sent = b""
+                with peer, contextlib.suppress(OSError):
                     peer.settimeout(0.5)
-                    with contextlib.suppress(OSError):
-                        self.heard.append(f"{name}: {peer.recv(4096)!r}")
+                    sent = peer.recv(4096)
+                self.heard.append(f"{name}: a connection with {sent!r}")
+
+    def _hear_out(self) -> list[str]:
+        """Return all that was sent to the neighbours: what this function sends last comes after everything else."""
+        last = secrets.token_hex(12)
+        for made in self._sockets[1:]:
+            with socket.socket(made.family, made.type) as own:
+                own.connect(made.getsockname())
+                own.send(last.encode())
+        heard = len(self._sockets[1:])
+        until(lambda: sum(last in each for each in self.heard) == heard, what="the last words to the neighbours")
+        return [each for each in self.heard if last not in each]
 
     def _befriend(self, made: socket.socket) -> None:
         """A host that answers, and sends who asks for /away to a neighbour."""
@@ -310,7 +322,7 @@ class Arena:
         return wrong
 
     def _agent(self, *words: str, cwd: Path = Path("/")) -> str:
-        done = subprocess.run(
+        done = forked_agent.run(
             [AGENT, *words],
             cwd=cwd,
             env=self.environ,
@@ -351,8 +363,7 @@ class Arena:
 
     def _harm(self) -> list[str]:
         """Everything that shows that something got out, as seen from outside."""
-        time.sleep(0.3)
-        wrong = [f"heard by a neighbour: {each[:200]}" for each in self.heard]
+        wrong = [f"heard by a neighbour: {each[:200]}" for each in self._hear_out()]
         after = self._look()
         wrong += [f"changed or gone: {path}" for path in self._before if after.get(path) != self._before[path]]
         wrong += [f"made: {path}" for path in after if path not in self._before]

@@ -34,6 +34,7 @@ def outcomes(user: str, number: int) -> dict[str, Told]:
     return {told.attack.id: told for told in Arena(shares(ATTACKS)[number], user).play()}
 
 
+@pytest.mark.slow("the first row of a share plays the run of the loop with all of its attacks")
 @pytest.mark.threat("T36")
 @pytest.mark.skipif(sys.platform != "linux", reason="the attacks are about Linux")
 @pytest.mark.parametrize(
@@ -49,6 +50,7 @@ def test_it_is_contained_and_in_the_record(attack: Attack, user: str, share: int
 
 
 @pytest.mark.thorough
+@pytest.mark.slow("a run of the loop with up to thirty attacks")
 @pytest.mark.threat("T36")
 @pytest.mark.skipif(sys.platform != "linux", reason="the attacks are about Linux")
 @pytest.mark.parametrize(
