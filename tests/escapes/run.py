@@ -12,13 +12,16 @@ import contextlib
 import json
 import os
 import shutil
+import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
@@ -33,6 +36,7 @@ from tests.escapes.world import ADDRESS, Stage, World, compiled
 ATTEMPTS: tuple[Attempt, ...] = (*FILES, *NETWORK, *KERNEL, *PROCESSES, *WORKSPACE)
 AGENT = Path(sys.executable).parent / "agent"
 LAYERED = Path(__file__).with_name("layered_agent.py")
+LAUNCHER = Path(__file__).with_name("forking_launcher.py")
 LIMITS = {"pids": "256", "memory": "512M", "file": "64M", "output": "2M", "disk": "256M"}
 WATCHED = b"the command was ended: it created an auto-run file"
 USERS = ("root", "nobody") if os.geteuid() == 0 else ("self",)
@@ -54,8 +58,58 @@ class Verdict:
     why: str = ""
 
 
+class Launcher:
+    """A process of the user of a world that forks `agent`: see `forking_launcher.py`."""
+
+    def __init__(self, environ: dict[str, str], who: dict[str, Any]) -> None:
+        self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, str(LAUNCHER), str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                cwd="/",
+                env=environ,
+                pass_fds=[theirs.fileno()],
+                **who,
+            )
+
+    def finished(self, stage: Stage, argv: list[str], attempt: Attempt) -> tuple[bytes, int]:
+        """Do what `_finished` does, for argv that begins with `AGENT`, without a terminal."""
+        reader, writer = os.pipe()
+        with open(os.devnull, "rb") as nothing, os.fdopen(reader, "rb") as stream:
+            asked = {"argv": argv, "environ": stage.environment(), "cwd": str(stage.ws)}
+            files = [nothing.fileno(), writer, writer, *stage.descriptors]
+            request = json.dumps({**asked, "numbers": [0, 1, 2, *stage.descriptors]}).encode()
+            try:
+                socket.send_fds(self._requests, [request], files)
+            finally:
+                os.close(writer)
+            pid = int(self._requests.recv(99))
+
+            def end(_: int) -> int:
+                os.kill(pid, signal.SIGKILL)
+                return 0
+
+            def wait(seconds: float) -> int | None:
+                self._requests.settimeout(seconds)
+                with contextlib.suppress(TimeoutError):
+                    return os.waitstatus_to_exitcode(int(self._requests.recv(99)))
+                return None
+
+            return _collected(stream, attempt, wait, end)
+
+    def close(self) -> None:
+        self._requests.close()
+        self._process.wait()
+
+
 def once(
-    world: World, attempt: Attempt, backend: str | None, binary: Path | None, program: tuple[str, ...] = (str(AGENT),)
+    world: World,
+    attempt: Attempt,
+    backend: str | None,
+    binary: Path | None,
+    program: tuple[str, ...] = (str(AGENT),),
+    launcher: Launcher | None = None,
 ) -> Run:
     """Run one attempt by `program` under `backend`, or unconfined when there is none."""
     stage = world.lay(attempt, binary)
@@ -77,7 +131,8 @@ def once(
         ]
         argv = [*agent, "--cwd", str(stage.ws), *told, "--", *argv]
     with _reaching_in(stage, attempt):
-        output, status = _finished(stage, argv, attempt)
+        forked = launcher is not None and backend is not None and not attempt.tty
+        output, status = (launcher.finished if launcher and forked else _finished)(stage, argv, attempt)
     return Run(stage.fired(output), output, status)
 
 
@@ -95,22 +150,34 @@ def _finished(stage: Stage, argv: list[str], attempt: Attempt) -> tuple[bytes, i
         **stage.world.who(),
     )
     assert process.stdout is not None
+
+    def wait(seconds: float) -> int | None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return process.wait(seconds)
+        return None
+
+    return _collected(process.stdout, attempt, wait, process.send_signal)
+
+
+def _collected(
+    stream: IO[bytes], attempt: Attempt, wait: Callable[[float], int | None], end: Callable[[int], object]
+) -> tuple[bytes, int]:
+    """Return the output and the exit code of a process. It is killed if it does not end."""
     output = bytearray()
 
     def take() -> None:
         with contextlib.suppress(ValueError, OSError):
-            while chunk := os.read(process.stdout.fileno(), 1 << 16):  # type: ignore[union-attr]  # it is a pipe
+            while chunk := os.read(stream.fileno(), 1 << 16):
                 output.extend(chunk)
 
     taking = threading.Thread(target=take, daemon=True)
     taking.start()
-    try:
-        status = process.wait(attempt.seconds + 60)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        status = process.wait()
+    status = wait(attempt.seconds + 60)
+    if status is None:
+        end(signal.SIGKILL)
+        status = wait(attempt.seconds + 60)
     taking.join(1.0)  # a process that the attempt left may hold the stream open
-    return bytes(output), status
+    return bytes(output), -signal.SIGKILL if status is None else status
 
 
 def _await_end_of_bomb(uid: int) -> None:
@@ -139,8 +206,6 @@ def _take_terminal() -> None:
 @contextlib.contextmanager
 def _reaching_in(stage: Stage, attempt: Attempt) -> Iterator[None]:
     """For the attempt to be reached: a process outside that keeps trying."""
-    import socket
-
     done = threading.Event()
 
     def knock() -> None:
@@ -197,22 +262,40 @@ def judge(
     *,
     controls: bool,
     warm: bool = False,
+    fork: bool = False,
     program: tuple[str, ...] = (str(AGENT),),
 ) -> Iterator[tuple[str, Verdict]]:
-    """Judge each attempt under each backend, as it comes. `warm`: the resident process of the user runs the commands.
+    """Judge each attempt under each backend, as it comes.
 
-    `program` is the command that runs `agent`.
+    Args:
+        warm: the resident process of the user runs the commands.
+        fork: `agent` is forked from a process with its modules, except for attempts with a terminal.
+        program: the command that runs `agent`.
     """
     world = World(user)
     try:
-        with _resident(world) if warm else contextlib.nullcontext():
-            yield from _each(world, backends, user, chosen, program, controls=controls)
+        with contextlib.ExitStack() as stack:
+            launcher = None
+            if warm:
+                stack.enter_context(_resident(world))
+            if fork:
+                home = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(world.base), "LANG": "C.UTF-8"}
+                launcher = Launcher({**home, "DECOY_API_KEY": world.worded}, world.who())
+                stack.callback(launcher.close)
+            yield from _each(world, backends, user, chosen, program, launcher, controls=controls)
     finally:
         world.close()
 
 
 def _each(
-    world: World, backends: list[str], user: str, chosen: list[Attempt], program: tuple[str, ...], *, controls: bool
+    world: World,
+    backends: list[str],
+    user: str,
+    chosen: list[Attempt],
+    program: tuple[str, ...],
+    launcher: Launcher | None,
+    *,
+    controls: bool,
 ) -> Iterator[tuple[str, Verdict]]:
     for attempt in chosen:
         binary = compiled(attempt, world.base) if attempt.language == "c" else None
@@ -220,7 +303,7 @@ def _each(
         if controls and attempt.kind == "limits" and user != "root":
             _await_end_of_bomb(world.uid)
         for backend in backends:
-            yield backend, judged(attempt, control, once(world, attempt, backend, binary, program))
+            yield backend, judged(attempt, control, once(world, attempt, backend, binary, program, launcher))
 
 
 def available() -> list[str]:
@@ -274,6 +357,7 @@ def main() -> int:
     parser.add_argument("--part", default="1/1", help="one of several shares, as 1/2")
     parser.add_argument("--no-control", action="store_true", help="only confined: quicker, and NA cannot be told")
     parser.add_argument("--warm", action="store_true", help="by the resident process of each user")
+    parser.add_argument("--fork", action="store_true", help="by processes that are forked, which saves their start")
     parser.add_argument("--layer", action="store_true", help="each command on a layer, which is then discarded (T1)")
     parser.add_argument("--json", action="store_true", help="verdicts as JSON on standard output")
     parser.add_argument("--list", action="store_true", help="the attempts, without running them")
@@ -295,7 +379,7 @@ def main() -> int:
     started, answers = time.monotonic(), []
     with contextlib.suppress(KeyboardInterrupt):  # what was found until then is worth something
         for user in told.user or USERS:
-            told_of = {"controls": not told.no_control, "warm": told.warm, "program": program}
+            told_of = {"controls": not told.no_control, "warm": told.warm, "fork": told.fork, "program": program}
             for backend, found in judge(backends, user, chosen, **told_of):
                 here = {"backend": backend, "user": user, "name": found.attempt.name, "kind": found.attempt.kind}
                 answers.append({**here, "verdict": found.word, "why": found.why})
