@@ -39,27 +39,11 @@ LOCKED = (
     "*.code-workspace",
 )
 SETUP = "export GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null; "  # under T3 they are there, and refused
-LONG = "sleep 20"  # nothing waits for it: who is not ended ends with 0, and fails the test
+LONG = "sleep 100"  # nothing waits for it: who is not ended ends with 0, and fails the test
 
 
 TIERS = ("T1", "T2", "T3")
 BENCHES = [(user, tier) for tier in TIERS for user in USERS]
-
-
-def on_benches(rows: list[tuple[str, ...]], names: str, whole: int) -> pytest.MarkDecorator:
-    """Return the parameters `bench` and `names` for a table of scripts.
-
-    The watch runs outside of the sandbox and is the same for all tiers and users. So the first `whole` rows are run on
-    each bench. Each other row is run once as each user, in a tier that changes from row to row and differs between the
-    users: each bench has several rows of each table.
-    """
-    chosen = [
-        pytest.param((user, tier), *row, id=f"{user}-{tier}-{row[-1]}")
-        for user, tier in BENCHES
-        for number, row in enumerate(rows)
-        if number < whole or TIERS.index(tier) == (number + USERS.index(user)) % len(TIERS)
-    ]
-    return pytest.mark.parametrize(f"bench, {names}", chosen, indirect=["bench"])
 
 
 @pytest.fixture(scope="module", params=BENCHES, ids="-".join)
@@ -117,7 +101,7 @@ HARMLESS = [
 
 
 @pytest.mark.threat("T116")
-@on_benches(OBEYED, "script, path, why", whole=4)
+@pytest.mark.parametrize(("script", "path", "why"), OBEYED, ids=[row[-1] for row in OBEYED])
 def test_what_others_obey_is_set_aside_at_once_and_ends_the_command(
     bench: Bench, folder: Path, script: str, path: str, why: str
 ) -> None:
@@ -129,7 +113,7 @@ def test_what_others_obey_is_set_aside_at_once_and_ends_the_command(
 
 
 @pytest.mark.threat("T116")
-@on_benches(HARMLESS, "script, why", whole=1)
+@pytest.mark.parametrize(("script", "why"), HARMLESS, ids=[row[-1] for row in HARMLESS])
 def test_what_starts_nothing_ends_no_command(bench: Bench, folder: Path, script: str, why: str) -> None:
     answer = bench.run(f"{SETUP}{script} && sleep 0.7", workspace=str(folder), locked=list(LOCKED))
     assert (answer["status"], answer["ended"]) == (0, None), (why, answer)
@@ -173,7 +157,7 @@ BRINGING = [
 
 
 @pytest.mark.threat("T116")
-@on_benches(BRINGING, "script, head, why", whole=1)
+@pytest.mark.parametrize(("script", "head", "why"), BRINGING, ids=[row[-1] for row in BRINGING])
 def test_git_finishes_what_it_writes(bench: Bench, folder: Path, script: str, head: str, why: str) -> None:
     """The files are set aside at once, the command is ended behind Git, and no lock is left."""
     who = "-c user.name=n -c user.email=e"

@@ -127,6 +127,7 @@ def test_an_interpreter_below_the_home_works_and_opens_nothing_else(user: str, t
         assert SECRET not in answer["err"]
 
 
+@pytest.mark.whole_matrix("which namespaces a user may make is the subject")
 @pytest.mark.threat("T19")
 @pytest.mark.parametrize("user", USERS)
 def test_where_bubblewrap_may_not_either_nothing_runs_and_it_is_quoted(user: str) -> None:

@@ -220,7 +220,7 @@ def test_groups_of_a_killed_session_are_swept_and_others_stay(kernel: tuple[Cgro
     folder = kernel[0].folder
     mine = mark(os.getpid())
     dead = [f"{_PREFIX}{os.getpid()}-1-0", f"{_PREFIX}4194303-77-3"]  # born at another time; nobody
-    others = [f"{mine}77", f"{_PREFIX}notes", "some-group"]
+    others = [f"{mine}77", f"{_PREFIX}notes-{os.getpid()}", f"some-group-{os.getpid()}"]
     for name in (*dead, *others):
         os.mkdir(f"{folder}/{name}")
     try:

@@ -6,7 +6,6 @@ import os
 import shutil
 import socket
 import stat
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,11 +16,12 @@ from tests.escapes.attempts_network import ATTEMPTS as NETWORK
 from tests.escapes.attempts_processes import ATTEMPTS as PROCESSES
 from tests.escapes.attempts_stays import STAYS, Stay
 from tests.escapes.world import MARK, World
+from tests.support.marked_processes import processes_about
 from tests.support.places import ROOT
 from tests.support.sandbox_bench import SECRET, USERS, Bench, make
+from tests.support.waiting import until
 
 TIERS = ("T1", "T2", "T3")
-PATIENCE = 60.0  # seconds, only to end a test that hangs
 HIDDEN, LOCKED = [".env"], [".vscode", ".envrc"]
 NAMES = {"one.test": ["127.0.0.1"]}
 SIBLING = """exec python3 -uc 'import os, socket, sys, threading
@@ -125,25 +125,12 @@ class Field:
         return told
 
 
-def running(text: str) -> list[int]:
-    """Return the processes of this machine with `text` in their command line."""
-    found = []
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            words = Path(f"/proc/{name}/cmdline").read_bytes()
-        except OSError:
-            continue
-        if text.encode() in words and int(name) != os.getpid():
-            found.append(int(name))
-    return found
+def wait_until_there(mark: str, field: "Field") -> None:
+    until(lambda: processes_about(mark), of=field.bench.process, what="a process of the attempt")
 
 
-def wait_for(text: str, there: bool) -> bool:
-    """Wait until processes with `text` are there, or until all are gone. Return False if that did not happen."""
-    until = time.monotonic() + PATIENCE
-    while bool(running(text)) != there and time.monotonic() < until:
-        time.sleep(0.02)
-    return bool(running(text)) == there
+def wait_until_gone(mark: str) -> None:
+    until(lambda: not processes_about(mark), what=lambda: f"the end of {processes_about(mark)}")
 
 
 # In T3 the limit on processes counts all processes of the user, also those of other tests, but not for root.
@@ -164,22 +151,27 @@ def field(request: pytest.FixtureRequest) -> Iterator[Field]:
             pass
 
 
-def skip_elsewhere(stay: Stay, field: Field) -> None:
-    if field.bench.tier not in stay.tiers:
-        pytest.skip(f"{field.bench.tier} does not promise this")
-
-
-def of_kind(kind: str) -> list[Any]:
-    return [pytest.param(each, id=each.name) for each in STAYS if each.kind == kind]
+def of_kind(kind: str) -> pytest.MarkDecorator:
+    """Return the parameters `field` and `stay`: each attempt of a kind in each field that promises to contain it."""
+    return pytest.mark.parametrize(
+        ("field", "stay"),
+        [
+            pytest.param(field, stay, id=f"{field}-{stay.name}")
+            for field in FIELDS
+            for stay in STAYS
+            if stay.kind == kind and field.partition("-")[0] in stay.tiers
+        ],
+        indirect=["field"],
+        scope="module",  # otherwise each test would have a field of its own
+    )
 
 
 @pytest.mark.thorough
 @pytest.mark.threat("T126")
 @pytest.mark.threat("T128")
 @pytest.mark.threat("T131")
-@pytest.mark.parametrize("stay", of_kind("stays"))
+@of_kind("stays")
 def test_a_process_that_stays_gains_nothing(field: Field, stay: Stay) -> None:
-    skip_elsewhere(stay, field)
     field.start(stay)
     beside = field.bench.run(stay.later, stdin=b"typed\n")
     assert (beside["status"], beside["out"], beside["ended"]) == (0, "hello\n", None), beside
@@ -190,14 +182,13 @@ def test_a_process_that_stays_gains_nothing(field: Field, stay: Stay) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.threat("T126")
-@pytest.mark.parametrize("stay", of_kind("outlives"))
+@of_kind("outlives")
 def test_no_process_outlives_its_end(field: Field, stay: Stay) -> None:
-    skip_elsewhere(stay, field)
     nap = field.start(stay)
     if stay.name != "outlive-leader":  # its end has ended the others already
-        assert wait_for(nap, there=True), "the attempt started nothing"
+        wait_until_there(nap, field)
     field.bench.process_do(stay.name, "end")
-    assert wait_for(nap, there=False), running(nap)
+    wait_until_gone(nap)
 
 
 @pytest.mark.thorough
@@ -212,13 +203,13 @@ def test_no_process_outlives_the_runner(user: str, tier: str, way: str) -> None:
         for stay in STAYS:
             if stay.kind == "outlives" and tier in stay.tiers:
                 nap = field.start(stay)
-                assert stay.name == "outlive-leader" or wait_for(nap, there=True), stay.name
+                if stay.name != "outlive-leader":
+                    wait_until_there(nap, field)
         if way == "killed":
             field.bench.process.kill()
         for _ in benches:  # closes the bench
             pass
-        every = f"nap-{field.world.plain}-"
-        assert wait_for(every, there=False), running(every)
+        wait_until_gone(f"nap-{field.world.plain}-")
     finally:
         field.world.close()
 
@@ -230,10 +221,10 @@ BESIDE = [each for each in (*NETWORK, *PROCESSES) if each.kind in ("network", "p
 @pytest.mark.thorough
 @pytest.mark.threat("T05")
 @pytest.mark.threat("T126")
+# T3 has neither a network nor processes of its own.
+@pytest.mark.parametrize("field", [each for each in FIELDS if not each.startswith("T3")], indirect=True)
 def test_the_attempts_on_network_and_processes_beside_a_process(field: Field) -> None:
     """The process has equal rights, so it shares the network of the attempts."""
-    if field.bench.tier == "T3":
-        pytest.skip("T3 has neither a network nor processes of its own")
     wrong = {}
     field.lay("")
     assert field.bench.start("beside", "echo ready; cat")["started"]

@@ -23,6 +23,8 @@ from runner.lsp import framing, session_servers
 from runner.lsp.session_servers import CodeServerState
 from runner.messages import ToolCall, joined_text
 from tests.support.language_session import HOSTILE, code_session, only
+from tests.support.marked_processes import processes_about
+from tests.support.waiting import until_async
 from tools.registry import NarrowedTools, ToolSelection
 
 PATIENCE = 90.0  # seconds, only to end a test that hangs
@@ -136,8 +138,7 @@ def test_a_server_starts_in_the_background_of_the_first_edit(place: Path, patien
         async with code_session(place, patient + only("ty")) as session:
             text = await session.text("write", path="e.py", content="missing()\n")
             assert "[new errors" not in text
-            while session.row("ty").state is not CodeServerState.READY:
-                await asyncio.sleep(0.05)
+            await until_async(lambda: session.row("ty").state is CodeServerState.READY)
             assert "missing" in await session.text("write", path="f.py", content="missing()\n")
 
     run(use)
@@ -159,8 +160,7 @@ def test_a_server_without_use_is_ended_and_starts_again(place: Path) -> None:
     async def use() -> None:
         async with code_session(place, '[code]\nidle = "1s"\n' + only("ty")) as session:
             assert "parse" in await session.lsp("symbols", path="a.py")
-            while session.ctx.processes.alive:
-                await asyncio.sleep(0.05)
+            await until_async(lambda: not session.ctx.processes.alive)
             assert session.row("ty").state is CodeServerState.WAITING
             assert "parse" in await session.lsp("symbols", path="a.py")
 
@@ -281,23 +281,14 @@ def test_processes_that_a_server_leaves_end_with_it(place: Path) -> None:
     mark = f"left-by-{os.getpid()}-{place.name}"
 
     def alive() -> bool:
-        for each in Path("/proc").iterdir():
-            try:
-                words = (each / "cmdline").read_bytes() if each.name.isdecimal() else b""
-                if b"time.sleep(600)" in words and mark.encode() in words:
-                    return True
-            except OSError:
-                continue  # it has ended
-        return False
+        return bool({*processes_about(mark)} & {*processes_about("time.sleep(600)")})
 
     async def use() -> None:
         async with code_session(place, hostile("forks", mark)) as session:
             assert "one.x" in await session.lsp("definition", path="one.x", line=1, symbol="one")
-            while not alive():
-                await asyncio.sleep(0.05)
+            await until_async(alive)
             await session.code.restart("one")
-            while alive():
-                await asyncio.sleep(0.05)
+            await until_async(lambda: not alive())
 
     run(use)
 

@@ -374,6 +374,7 @@ def test_doctor_names_the_mechanism_and_the_reason(tmp_path: Path) -> None:
     assert unusable.state is CheckState.ABSENT
 
 
+@pytest.mark.whole_matrix("only an ordinary user cannot give a file to its owner")
 def test_files_of_others_have_no_view_for_an_ordinary_user(bench: Bench, project: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root makes files of other users")
@@ -389,6 +390,7 @@ def test_files_of_others_have_no_view_for_an_ordinary_user(bench: Bench, project
         assert "Value too large" in answer["err"]
 
 
+@pytest.mark.whole_matrix("only an ordinary user cannot give a file to its owner")
 def test_files_of_others_in_a_folder_are_found_first_or_after_a_failure(bench: Bench, project: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root makes files of other users")

@@ -19,6 +19,7 @@ from sandbox.linux.launch import launched_ahead
 from sandbox.workspace import folder_cache
 from sandbox.workspace.layer import ChangeLayer, new_layer, read_layer
 from tests.sandbox.test_sandbox_many import SYSTEM, left_behind
+from tests.support.waiting import until_async
 
 
 class Counting(Linux):
@@ -88,8 +89,7 @@ def test_a_prepared_helper_is_used_only_if_it_fits(
     async def main(backend: Counting) -> Outcome:
         layer = new_layer(terms.workspace, str(tmp_path / "layers"))
         backend.prepare(terms, str(tmp_path / "layers"))
-        while backend._preparing:
-            await asyncio.sleep(0.01)
+        await until_async(lambda: not backend._preparing)
         assert backend.launches == 1
         now = meanwhile(workspace, terms)
         script = "cat file.txt; cat .env 2>/dev/null; echo > made"
@@ -155,8 +155,7 @@ def test_another_name_of_a_file_outside_keeps_its_content(
     async def main(backend: Counting) -> Outcome:
         layer = new_layer(terms.workspace, str(tmp_path / "layers"))
         backend.prepare(terms, str(tmp_path / "layers"))
-        while backend._preparing:
-            await asyncio.sleep(0.01)
+        await until_async(lambda: not backend._preparing)
         os.link(file, outside)
         script = "echo more >> file.txt; truncate -s 3 file.txt; chmod 600 file.txt"
         outcome = await backend.run(Permit(RunScript(script, terms.workspace), terms, _MINT), layer=layer)
@@ -187,12 +186,10 @@ def test_a_helper_that_was_prepared_in_vain_is_ended(terms: Terms, tmp_path: Pat
     async def main(backend: Counting) -> Outcome:
         for _ in range(2):
             backend.prepare(terms, folder)
-            while backend._preparing:
-                await asyncio.sleep(0.01)
+            await until_async(lambda: not backend._preparing)
         assert len(backend.pool.all) == 1
         backend.prepare(terms, f"{tmp_path}/missing")  # fails, which is no error before its command
-        while backend._preparing:
-            await asyncio.sleep(0.01)
+        await until_async(lambda: not backend._preparing)
         backend.prepare(replace(terms, env=(("PATH", "/bin"),)), folder)  # ended while it starts
         return Outcome(0)
 
@@ -250,8 +247,7 @@ def test_the_folder_of_a_command_is_moved_once_and_only_with_changes_in_it(
 
     async def main(backend: Counting) -> Outcome:
         backend.prepare(terms, str(tmp_path / "layers"))
-        while backend._preparing:
-            await asyncio.sleep(0.01)
+        await until_async(lambda: not backend._preparing)
         layer = new_layer(terms.workspace, str(tmp_path / "layers"))
         monkeypatch.setattr(os, "rename", counting)
         now = terms if ends else replace(terms, limits=replace(terms.limits, output=1000))
@@ -274,8 +270,7 @@ def test_the_next_layer_is_attached_after_the_answer(terms: Terms, tmp_path: Pat
 
     async def main(backend: Counting) -> Outcome:
         backend.prepare(terms, folder)
-        while backend._preparing:
-            await asyncio.sleep(0.01)
+        await until_async(lambda: not backend._preparing)
         (helper,) = backend.pool.all
         assert helper.layers is not None
         for number in range(4):

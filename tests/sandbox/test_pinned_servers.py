@@ -15,6 +15,7 @@ from runner.mcp.pins import PinStore, pin_of
 from runner.mcp.server_config import ServerConfig
 from runner.mcp.servers import ApprovedOffer, ServerState
 from tests.support.server_session import HOSTILE, environ, hostile, server_session
+from tests.support.waiting import until_async
 from tools.server_offer import ServerOffer
 
 PATIENCE = 60.0  # seconds, only to end a test that hangs
@@ -93,8 +94,7 @@ def test_a_comparison_counts_only_for_the_process_that_it_was_about(base: Path) 
             assert await asyncio.to_thread(entered.wait, PATIENCE)
             call = asyncio.create_task(found.call("one", "echo", text="x"))
             restart = asyncio.create_task(found.servers.restart("one"))
-            while found.row("one").state is ServerState.READY:
-                await asyncio.sleep(0.01)
+            await until_async(lambda: found.row("one").state is not ServerState.READY)
             let_go.set()
             await asyncio.gather(again, restart)
             assert found.shelf.names["one"] == ["echo"]

@@ -56,12 +56,15 @@ def test_a_due_job_is_started_once_and_a_waiting_job_keeps_the_process() -> None
         with resident(place, "[serve]", 'idle = "1s"') as process:
             until(lambda: bool(store.summaries(due)), "the run of the due job")
             until(lambda: not store.is_running(due), "its end")
-            time.sleep(12)  # longer than the time without work, and than a look at the jobs
+            # The process looks at its jobs again, later than the time without work: it starts this one then.
+            third = add(place, "true", ago=-3)
+            until(lambda: bool(store.summaries(third)), "the run of the third job")
+            until(lambda: not store.is_running(third), "its end")
             assert process.poll() is None, "a job waits"
             assert (place.work / "made.txt").read_text() == "x\n"
             assert [each.trigger for each in store.summaries(due)] == ["schedule"]
             assert store.summaries(later) == []
-            for id in (due, later):
+            for id in (due, later, third):
                 store.remove(id)
             until(lambda: process.poll() is not None, "the end without work")
 

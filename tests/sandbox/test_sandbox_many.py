@@ -4,7 +4,6 @@ import asyncio
 import os
 import random
 import subprocess
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 from policy.model.action import ReadFile, RunArgv, RunScript
 from policy.model.verdict import _MINT, Permit, Rights, Terms
 from sandbox.linux.backend import Linux
+from tests.support.waiting import until_async
 
 SYSTEM = ("/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache")
 
@@ -100,10 +100,10 @@ async def rested(backend: Linux) -> dict[str, object]:
     """
     (slot,) = backend.pool.all
     inner = Path(f"/proc/{slot.process.pid}/task/{slot.process.pid}/children").read_text().strip()
-    end = time.monotonic() + 30
-    while Path(f"/proc/{inner}/stat").read_text().rpartition(")")[2].split()[0] != "S":
-        assert time.monotonic() < end, "it never comes to rest"
-        await asyncio.sleep(0.01)
+    stat = Path(f"/proc/{inner}/stat")
+    await until_async(
+        lambda: stat.read_text().rpartition(")")[2].split()[0] == "S", of=slot.process, what="the rest of the helper"
+    )
     return state(backend)
 
 

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,9 @@ import pytest
 
 from policy.model.verdict import UNNAMED
 from sandbox.linux.backend import T3_LACKS
+from tests.support.marked_processes import new_nap, processes, processes_about
 from tests.support.sandbox_bench import SECRET, USERS, Bench, make
+from tests.support.waiting import until
 
 PY = "/usr/bin/python3 -c"
 
@@ -131,6 +132,7 @@ TOLD = [
 # fmt: on
 
 
+@pytest.mark.whole_matrix("what an ordinary user could not change anyway is no violation")
 @pytest.mark.threat("T66")
 @pytest.mark.parametrize(("attempt", "words", "why"), TOLD, ids=[row[2] for row in TOLD])
 def test_a_denied_read_is_not_called_a_write(bench: Bench, attempt: str, words: str, why: str) -> None:
@@ -167,26 +169,12 @@ def test_named_hosts_are_refused(bench: Bench) -> None:
 FLEES = "(setsid nohup sleep {mark} &); setsid bash -c 'trap \"\" TERM HUP; sleep {mark} & sleep {mark}' & trap '' TERM HUP; sleep {mark}"
 
 
-def left(mark: str) -> int:
-    """Return the number of processes `sleep MARK` that are left after at most sixty seconds."""
-    until = time.monotonic() + 60
-    while found := running(mark):
-        if time.monotonic() > until:
-            break
-        time.sleep(0.05)
-    return found
-
-
-def running(mark: str) -> int:
-    listed = subprocess.run(["ps", "axo", "args"], capture_output=True, text=True, check=True).stdout
-    return listed.splitlines().count(f"sleep {mark}")
-
-
+@pytest.mark.whole_matrix("root could find its processes by a control group, another user cannot")
 @pytest.mark.threat("T15")
 @pytest.mark.parametrize("user", USERS)
 def test_a_killed_runner_leaves_no_process(user: str) -> None:
     """This holds for root without a control group too: the holder of the processes is killed with the runner."""
-    mark = f"92{os.getpid()}"
+    mark = new_nap()
     for bench in make(user, tier="T3"):
 
         def ask(bench: Bench = bench) -> None:
@@ -195,13 +183,10 @@ def test_a_killed_runner_leaves_no_process(user: str) -> None:
 
         asking = threading.Thread(target=ask)
         asking.start()
-        until = time.monotonic() + 60
-        while running(mark) < 4:
-            assert time.monotonic() < until
-            time.sleep(0.05)
+        until(lambda: len(processes(mark)) >= 4, of=bench.process, what="the start of the processes")
         os.kill(bench.process.pid, signal.SIGKILL)
         asking.join()
-        assert left(mark) == 0
+        until(lambda: not processes_about(mark), what="the end of the processes")
 
 
 @pytest.mark.threat("T15")
@@ -215,22 +200,22 @@ def test_a_killed_runner_leaves_no_process(user: str) -> None:
     ids=["the helper killed by its command", "cancelled", "out of time"],
 )
 def test_what_fled_is_ended_without_a_control_group(bench: Bench, ending: str, told: dict[str, Any]) -> None:
-    mark = f"93{os.getpid()}"
+    mark = new_nap()
     script = ": > fled; " + FLEES.format(mark=mark).rsplit("trap", 1)[0] + ending
     bench.run(script, counted="watchdog", **told)
     (bench.workspace / "fled").unlink()  # the command ran
-    assert left(mark) == 0
+    until(lambda: not processes_about(mark), what="the end of the processes")
 
 
 @pytest.mark.threat("T15")
 def test_what_fled_is_ended_by_the_runner_if_the_helper_is_slow(bench: Bench) -> None:
     """On a busy machine a helper may take longer than the runner waits. Here its unconfined half is stopped."""
-    mark = f"94{os.getpid()}"
+    mark = new_nap()
     for helper in bench.run("true", counted="watchdog")["helpers"]:
         os.kill(helper, signal.SIGSTOP)
     script = f"{FLEES.format(mark=mark).rsplit('trap', 1)[0]} sleep 1; echo begun; sleep {mark}"
     assert bench.run(script, counted="watchdog", cancel="begun")["cancelled"]
-    assert left(mark) == 0
+    until(lambda: not processes_about(mark), what="the end of the processes")
 
 
 @pytest.mark.threat("T19")

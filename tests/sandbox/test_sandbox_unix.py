@@ -4,7 +4,6 @@ import contextlib
 import os
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 
 from sandbox.workspace.host_sockets import bound_sockets, in_folders, in_use, is_foreign
 from tests.support.sandbox_bench import SYSTEM, Bench
+from tests.support.waiting import until
 
 PY = "/usr/bin/python3 -c"
 TALK = (
@@ -133,20 +133,18 @@ def test_a_command_is_ended_when_a_program_opens_a_socket_beside_it(bench: Bench
         begun, path, ended = bench.workspace / f"begun-{name}", folder / "late", threading.Event()
 
         def open_socket(begun: Path = begun, path: Path = path, ended: threading.Event = ended) -> None:
-            until = time.monotonic() + 60
-            while not begun.exists() and time.monotonic() < until:
-                time.sleep(0.02)
+            until(begun.exists, of=ended.is_set, what="the start of the command")
             path.parent.mkdir(exist_ok=True)
             with socket.socket(socket.AF_UNIX) as late:
                 late.bind(str(path))
                 late.listen(1)
-                ended.wait(60)
+                ended.wait()
 
         other = threading.Thread(target=open_socket)
         other.start()
         try:
-            script = f"echo > begun-{name}; sleep 50"
-            answer = bench.run(script, unix=True, read=[str(read)], limits={"wall": 60.0})
+            script = f"echo > begun-{name}; sleep 500"
+            answer = bench.run(script, unix=True, read=[str(read)], limits={"wall": 500.0})
         finally:
             ended.set()
             other.join()

@@ -1,54 +1,30 @@
 """Processes that stay beside later commands, as root and as another user, on every tier of Linux."""
 
-import os
 import signal
-import time
-import uuid
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
+from tests.support.marked_processes import new_nap, processes
 from tests.support.sandbox_bench import USERS, Bench, make
+from tests.support.waiting import until
 
 TIERS = ("T1", "T2", "T3")
-PATIENCE = 30.0  # seconds, only to end a test that hangs
+BENCHES = [f"{tier}-{user}" for tier in TIERS for user in USERS]
 
 
-@pytest.fixture(scope="module", params=[f"{tier}-{user}" for tier in TIERS for user in USERS])
+@pytest.fixture(scope="module", params=BENCHES)
 def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
     tier, user = request.param.split("-")
     yield from make(user, tier=tier)
 
 
-def marker() -> str:
-    """Return a number of seconds by which this machine's list of processes shows one `sleep` only."""
-    return f"{100_000 + uuid.uuid4().int % 800_000}.{uuid.uuid4().int % 10**9}"
-
-
-def running(text: str) -> list[int]:
-    """Return the processes of this machine with `text` in their command line."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and int(entry.name) != os.getpid():
-            try:
-                words = (entry / "cmdline").read_bytes()
-            except OSError:
-                continue
-            if text.encode() in words:
-                found.append(int(entry.name))
-    return found
-
-
-def wait_until_gone(text: str) -> None:
-    until = time.monotonic() + PATIENCE
-    while running(text) and time.monotonic() < until:
-        time.sleep(0.02)
-    assert not running(text)
+def wait_until_gone(mark: str) -> None:
+    until(lambda: not processes(mark), what=lambda: f"the end of {processes(mark)}")
 
 
 def test_a_process_is_fed_read_and_ended_while_commands_run(bench: Bench) -> None:
-    sleeps = marker()
+    sleeps = new_nap()
     assert bench.start("echo", f"echo ready; while read line; do echo got $line; done; sleep {sleeps}")["started"]
     assert bench.process_do("echo", "until", text="ready\n")["alive"]
     for number in range(50):
@@ -103,13 +79,11 @@ def test_other_limits_hold_for_the_tree(bench: Bench) -> None:
     assert ended["ended"] == "cpu" or (bench.tier == "T3" and ended["status"] == 9)  # T3 limits each process
 
 
+@pytest.mark.parametrize("bench", [each for each in BENCHES if not each.startswith("T3")], indirect=True)
 def test_a_terminal_of_the_sandbox(bench: Bench) -> None:
     script = "stty size; read a; stty size; trap 'echo INT' INT; sh -c 'echo on; exec sleep 9999'; "
     script += "read b; echo got $b; cat; exit 5"
-    started = bench.start("screen", script, terminal=(30, 99))
-    if bench.tier == "T3":
-        assert started["unavailable"][0] == "the T3 sandbox has no terminal for a command"
-        return
+    bench.start("screen", script, terminal=(30, 99))
     assert "30 99" in bench.process_do("screen", "until", text="30 99")["out"]
     bench.process_do("screen", "resize", size=[11, 22])
     bench.process_do("screen", "write", text="\n")
@@ -122,20 +96,27 @@ def test_a_terminal_of_the_sandbox(bench: Bench) -> None:
     assert bench.process_do("screen", "wait")["status"] == 5
 
 
+@pytest.mark.parametrize("bench", [each for each in BENCHES if each.startswith("T3")], indirect=True)
+def test_without_namespaces_there_is_no_terminal(bench: Bench) -> None:
+    started = bench.start("screen", "stty size", terminal=(30, 99))
+    assert started["unavailable"][0] == "the T3 sandbox has no terminal for a command"
+
+
 @pytest.mark.threat("T126")
-@pytest.mark.parametrize("terminal", [None, (24, 80)], ids=["pipes", "terminal"])
-@pytest.mark.parametrize("tier", TIERS)
+@pytest.mark.parametrize(
+    ("terminal", "tier"),
+    [(None, tier) for tier in TIERS] + [((24, 80), tier) for tier in TIERS if tier != "T3"],  # T3 has no terminals
+    ids=lambda value: value if isinstance(value, str) else "terminal" if value else "pipes",
+)
 @pytest.mark.parametrize("user", USERS)
 def test_nothing_survives_the_kill_of_the_runner(user: str, tier: str, terminal: tuple[int, int] | None) -> None:
-    if terminal and tier == "T3":
-        pytest.skip("T3 has no terminals")
-    sleeps = marker()
+    sleeps = new_nap()
     benches = make(user, tier=tier)
     bench = next(benches)
     script = f"(setsid sleep {sleeps} &) ; nohup sleep {sleeps} > /dev/null 2>&1 & echo ready; sleep {sleeps}"
     assert bench.start("left", script, terminal=terminal)["started"]
     bench.process_do("left", "until", text="ready")
-    assert running(sleeps)
+    assert processes(sleeps)
     bench.process.kill()
     wait_until_gone(sleeps)
     for _ in benches:
@@ -143,12 +124,12 @@ def test_nothing_survives_the_kill_of_the_runner(user: str, tier: str, terminal:
 
 
 def test_the_backend_ends_its_processes() -> None:
-    sleeps = marker()
+    sleeps = new_nap()
     benches = make(USERS[0])
     bench = next(benches)
     bench.start("left", f"echo ready; sleep {sleeps}")
     bench.process_do("left", "until", text="ready")
-    assert running(sleeps)
+    assert processes(sleeps)
     for _ in benches:  # closes the backend
         pass
     wait_until_gone(sleeps)

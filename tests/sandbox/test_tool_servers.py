@@ -7,7 +7,6 @@ import shutil
 import socket
 import sqlite3
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,9 @@ from runner.events import Event, InputWanted
 from runner.frontends.jsonl.approver import Questions
 from runner.frontends.jsonl.protocol import AnswerLine
 from runner.mcp.servers import ServerState
+from tests.support.marked_processes import new_nap, processes
 from tests.support.server_session import environ, hostile, server_session
+from tests.support.waiting import until, until_async
 
 PATIENCE = 180.0  # seconds, only to end a test that hangs: some start two sessions
 
@@ -170,8 +171,7 @@ def test_standard_error_without_end_and_silence_hold_up_nothing(place: Path) -> 
     async def work() -> None:
         configs = (hostile("errors", "errors"), hostile("silent", "silent"), hostile("good", "plain"))
         async with server_session(place / "home/work", environ(place), *configs, wait=False) as session:
-            while session.row("good").state is not ServerState.READY:
-                await asyncio.sleep(0.05)
+            await until_async(lambda: session.row("good").state is ServerState.READY)
             assert text_of(await session.call("good", "echo", text="hi")) == "hi"
 
     run(work)
@@ -190,12 +190,10 @@ def test_a_crash_in_a_call_is_an_error_of_that_call_and_the_server_is_started_an
     async def work() -> None:
         async with server_session(place / "home/work", environ(place), hostile("one", "crash-in-call")) as session:
             assert (await session.call("one", "echo", text="x")).problem is not None
-            while not any("out of memory" in notice for notice in session.notices):  # its end is noticed after the call
-                await asyncio.sleep(0.02)
-            while session.row("one").state is not ServerState.READY:
-                await asyncio.sleep(0.02)
-            while not session.shelf.names["one"]:  # its tools are offered again after it is ready
-                await asyncio.sleep(0.02)
+            # Its end is noticed after the call.
+            await until_async(lambda: any("out of memory" in notice for notice in session.notices))
+            await until_async(lambda: session.row("one").state is ServerState.READY)
+            await until_async(lambda: session.shelf.names["one"])  # its tools are offered again after it is ready
 
     run(work)
 
@@ -212,27 +210,14 @@ def test_answers_to_other_requests_are_ignored(place: Path) -> None:
 
 @pytest.mark.threat("T176")
 def test_the_processes_of_a_server_end_with_the_session(place: Path) -> None:
-    sleeps = f"{100_000 + time.time_ns() % 800_000}.{time.time_ns() % 10**9}"
+    sleeps = new_nap()
 
     async def work() -> None:
         async with server_session(place / "home/work", environ(place), hostile("one", "fork", sleeps)) as session:
             assert session.row("one").state is ServerState.READY
 
     run(work)
-    until = time.monotonic() + PATIENCE
-    while _running(sleeps) and time.monotonic() < until:
-        time.sleep(0.02)
-    assert not _running(sleeps)
-
-
-def _running(text: str) -> bool:
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdigit() and f"sleep\0{text}" in (entry / "cmdline").read_text():
-                return True
-        except (OSError, UnicodeDecodeError):
-            continue
-    return False
+    until(lambda: not processes(sleeps), what="the end of the processes")
 
 
 @pytest.mark.threat("T178")
@@ -413,8 +398,7 @@ def test_a_stated_change_is_looked_at_and_a_new_tool_is_quarantined(place: Path)
         config = hostile("one", "live")
         async with server_session(place / "home/work", environ(place), config, check=known_ones) as session:
             await session.call("one", "echo", text="x")
-            while not session.row("one").held:
-                await asyncio.sleep(0.02)
+            await until_async(lambda: session.row("one").held)
             assert session.row("one").held == (("later", "it is new"),)
             assert "later" not in session.shelf.names["one"]
             assert "one is new" in session.notices

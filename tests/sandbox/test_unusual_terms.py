@@ -15,7 +15,7 @@ from policy.model.secret_paths import inside
 from policy.model.verdict import Rights, Terms
 from sandbox.backend import SandboxUnavailable
 from sandbox.linux.canary_probe import decoys_for
-from tests.support.sandbox_bench import NOBODY, SECRET, USERS, Bench
+from tests.support.sandbox_bench import NOBODY, SECRET, USERS, Bench, only_on
 
 # fmt: off
 REFUSED: list[tuple[dict[str, Any], str, str]] = [
@@ -119,22 +119,21 @@ def test_decoys_lie_where_the_command_sees_nothing(granted: dict[str, Any], hidd
         assert not any(inside(path, root) for path in (decoys.secret, decoys.target) for root in named)
 
 
+@pytest.mark.whole_matrix("how many mounts there may be differs between the backends")
+@pytest.mark.slow("ten thousand mounts")
+@only_on(users=USERS[-1:])
 def test_thousands_of_named_paths(bench: Bench) -> None:
-    """Each is a mount of its own. Ten thousand are either all there or nothing runs.
-
-    The number of mounts depends on the sandbox and on no user, and ten thousand take 20 s, so one user tries so many.
-    """
+    """Each is a mount of its own. Ten thousand are either all there or nothing runs."""
     folder = bench.base / "many"
     folder.mkdir()
-    paths = [folder / f"{number}" for number in range(10_000 if bench.user == USERS[-1] else 800)]
+    paths = [folder / f"{number}" for number in range(10_000)]
     for path in paths:
         path.write_text("x")
     bench.own(folder)
     few = bench.run(f"cat {folder}/* | wc -c", read=[str(path) for path in paths[:800]])
     assert few["out"] == "800\n", few
-    if len(paths) > 800:
-        many = bench.run(f"cat {folder}/* | wc -c", read=list(map(str, paths)))
-        assert many.get("out") == "10000\n" or many["unavailable"][0], many
+    many = bench.run(f"cat {folder}/* | wc -c", read=list(map(str, paths)))
+    assert many.get("out") == "10000\n" or many["unavailable"][0], many
 
 
 # ---- file systems
