@@ -25,7 +25,7 @@ from tests.support import forked_agent
 from tests.support.model_server import serving
 from tests.support.sandbox_bench import NOBODY, ROOT
 from tests.support.server_session import HOSTILE
-from tests.support.tmux import Tmux
+from tests.support.terminal_screen import ScreenTerminal
 from tests.support.waiting import until
 
 AGENT = str(Path(sys.executable).with_name("agent"))
@@ -306,7 +306,7 @@ class Arena:
         environ = {**self.environ, "PATH": os.environ["PATH"], "PROMPT_TOOLKIT_NO_CPR": "1"}
         if self.user == "nobody":
             argv = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", *argv]
-        window = Tmux(self.base, self.work, environ, *argv)
+        window = ScreenTerminal(self.work, environ, *argv)
         try:
             wrong = []
             for number, attack in enumerate(self.attacks):

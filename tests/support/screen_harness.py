@@ -1,4 +1,4 @@
-"""A user with a workspace in front of the full-screen interface in tmux."""
+"""A user with a workspace in front of the full-screen interface."""
 
 import json
 import os
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.terminal_screen import Screen, ScreenTerminal
 from tests.support.tmux import Tmux
 
 AGENT = str(Path(sys.executable).with_name("agent"))
@@ -27,15 +28,22 @@ class ScreenHarness:
             "RINGFENCE_STATE_DIR": str(self.state),
             "LANG": "C.UTF-8",
         }
-        self.windows: list[Tmux] = []
+        self.windows: list[Screen] = []
 
-    def start(self, turns: list[dict[str, object]], *words: str, size: tuple[int, int] = (110, 50)) -> Tmux:
-        script = self.base / "script.json"
-        script.write_text(json.dumps({"turn": turns}))
-        command = (AGENT, "--model", f"scripted:{script}", *words)
-        window = Tmux(self.base, self.work, self.environ, *command, size=size)
+    def start(self, turns: list[dict[str, object]], *words: str, size: tuple[int, int] = (110, 50)) -> ScreenTerminal:
+        window = ScreenTerminal(self.work, self.environ, *self._command(turns, *words), size=size)
         self.windows.append(window)
         return window
+
+    def start_in_tmux(self, turns: list[dict[str, object]], *words: str, size: tuple[int, int] = (110, 50)) -> Tmux:
+        window = Tmux(self.base, self.work, self.environ, *self._command(turns, *words), size=size)
+        self.windows.append(window)
+        return window
+
+    def _command(self, turns: list[dict[str, object]], *words: str) -> tuple[str, ...]:
+        script = self.base / "script.json"
+        script.write_text(json.dumps({"turn": turns}))
+        return (AGENT, "--model", f"scripted:{script}", *words)
 
 
 @pytest.fixture
@@ -50,7 +58,7 @@ def bash(command: str, text: str = "") -> dict[str, object]:
     return {"text": text, "calls": [{"name": "bash", "arguments": {"command": command}}]}
 
 
-def leave(window: Tmux) -> str:
+def leave(window: Screen) -> str:
     window.type("C-u")
     window.type("C-d")
     return window.until("LEFT 0")
