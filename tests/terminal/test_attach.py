@@ -3,7 +3,6 @@
 import os
 import signal
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from tests.support.cli_harness import AGENT
 from tests.support.hosted import HostedHarness, gone, hosted_harness, runs, says
 from tests.support.layers import overlays_work
 from tests.support.terminal import Terminal
+from tests.support.terminal_screen import Screen, ScreenTerminal
 from tests.support.tmux import Tmux
 
 ALLOW = "allow once? [y/N"
@@ -24,19 +24,22 @@ def user(tmp_path: Path) -> Iterator[HostedHarness]:
         yield made
 
 
-def window(user: HostedHarness, *words: str) -> Tmux:
-    environ = {**user.cli.environ, "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1"}
-    return Tmux(user.cli.base, user.cli.work, environ, AGENT, "attach", *words)
+def environ(user: HostedHarness) -> dict[str, str]:
+    return {**user.cli.environ, "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1"}
 
 
-def asked(window: Tmux, text: str) -> str:
+def window(user: HostedHarness, *words: str) -> ScreenTerminal:
+    return ScreenTerminal(user.cli.work, environ(user), AGENT, "attach", *words)
+
+
+def asked(window: Screen, text: str) -> str:
     """Wait for the question about a command with this text, after all other questions, and return the screen."""
     return window.until_whole(lambda screen: ALLOW in screen.rpartition(text)[2] and text in screen)
 
 
-def later() -> None:
-    """Wait until a question accepts keys."""
-    time.sleep(1.0)
+def answer(window: Screen, text: str) -> None:
+    window.offer(text)
+    window.type("Enter")
 
 
 def test_two_terminals_see_one_session_and_one_of_them_answers(user: HostedHarness) -> None:
@@ -49,8 +52,7 @@ def test_two_terminals_see_one_session_and_one_of_them_answers(user: HostedHarne
             screen = asked(each, "Creates made")
             assert "> begin" in screen
             assert "s  exactly `touch made`, in this session" in screen
-        later()
-        second.type("y", "Enter")
+        answer(second, "y")
         assert "answered by terminal /dev/pts/" in first.until("All is done.")
         shown = second.until("All is done.")
         assert "you approved" in shown
@@ -60,8 +62,7 @@ def test_two_terminals_see_one_session_and_one_of_them_answers(user: HostedHarne
         second.until("> and once more")
         for each in (first, second):
             asked(each, "Creates second")
-        later()
-        first.type("not this file", "Enter")
+        answer(first, "not this file")
         assert "declined: not this file" in second.until("Over.")
         assert "you declined: not this file" in first.until("Over.")
         assert not (user.cli.work / "second").exists()
@@ -77,41 +78,39 @@ def test_two_terminals_see_one_session_and_one_of_them_answers(user: HostedHarne
         second.close()
 
 
+def _has_prompt(screen: str) -> bool:
+    return screen.rstrip().rpartition("\n")[2] == ">"
+
+
 @pytest.mark.threat("T279")
 def test_what_was_typed_before_the_question_answers_nothing(user: HostedHarness) -> None:
-    id = user.start(
-        "--model", user.model(says("Hello."), runs("sleep 1; touch made"), says("Done.")), "--mode", "default"
-    )
+    id = user.start("--model", user.model(says("Hello."), runs("touch made"), says("Done.")), "--mode", "default")
     user.wait("idle", id)
-    terminal = Terminal(
-        [AGENT, "attach", id], user.cli.work, {**user.cli.environ, "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1"}
-    )
+    terminal = window(user, id)
     try:
         terminal.until("attached to")
-        terminal.until("\x1b[?2004h")  # the input line is there
+        terminal.until_screen(_has_prompt)
         viewer = user.client(id, "viewer", "view")
         viewer.until("attached")
-        terminal.type("go on\r")
+        terminal.type("go on", "Enter")
         # The user goes on typing until after the question has appeared. After half a second without a key, one counts.
         appeared = threading.Thread(target=viewer.until, args=("question_asked",))
         appeared.start()
-        end = time.monotonic() + 60
         while appeared.is_alive():
-            assert time.monotonic() < end
-            terminal.type("y\r")
+            terminal.type("y", "Enter")
             appeared.join(0.1)
-        terminal.type("y\r")
+        terminal.type("y", "Enter")
         terminal.until(ALLOW)
-        later()
-        terminal.type("\x1b[200~y\r\x1b[201~y\r")  # a key right after a paste is part of what was typed ahead
-        row = user.wait("question", id)
+        terminal.rest(1.0)  # the question accepts keys: the paste alone is what is tried here
+        terminal.send("\x1b[200~y\r\x1b[201~y\r")  # a key right after a paste is part of what was typed ahead
+        terminal.offer("y")  # it stands at the question, so all keys before it have been handled
+        (row,) = user.rows()
         assert row["state"] == "question"
         assert not (user.cli.work / "made").exists()
-        later()
-        terminal.type("y\r")
+        terminal.type("Enter")
         terminal.until("you approved")
-        terminal.type("\x03\x04")  # Ctrl-C discards what was typed early and is in the line again
-        assert terminal.end() == 0
+        terminal.type("C-c", "C-d")  # Ctrl-C discards what was typed early and is in the line again
+        terminal.until("LEFT 0")
     finally:
         terminal.close()
 
@@ -121,20 +120,18 @@ def test_ctrl_c_stops_the_turn_and_the_client_stays(user: HostedHarness) -> None
     user.wait("idle", id)
     viewer = user.client(id, "viewer", "view")
     viewer.until("attached")
-    environ = {**user.cli.environ, "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1"}
-    terminal = Terminal([AGENT, "attach", id], user.cli.work, environ)
+    terminal = window(user, id)
     try:
-        terminal.until("\x1b[?2004h")
-        terminal.type("\x03")
+        terminal.until_screen(_has_prompt)
+        terminal.type("C-c")
         terminal.until("no turn is in progress")
-        terminal.type("go on\r")
+        terminal.type("go on", "Enter")
         terminal.until(ALLOW)
-        later()
-        terminal.type("\x03")
+        terminal.insist("C-c", holds=lambda screen: ALLOW not in screen)
         assert viewer.until("question_closed")["answer"] != "yes"
         user.wait("idle", id)
-        terminal.type("\x04")
-        assert terminal.end() == 0
+        terminal.type("C-d")
+        terminal.until("LEFT 0")
         assert not (user.cli.work / "made").exists()
     finally:
         terminal.close()
@@ -143,9 +140,8 @@ def test_ctrl_c_stops_the_turn_and_the_client_stays(user: HostedHarness) -> None
 def test_the_session_goes_on_when_its_terminal_is_killed(user: HostedHarness) -> None:
     id = user.start("--model", user.model(says("Hello."), runs("touch made"), says("Done.")))
     user.wait("idle", id)
-    environ = {**user.cli.environ, "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1"}
     for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP):
-        terminal = Terminal([AGENT, "attach", id], user.cli.work, environ)
+        terminal = Terminal([AGENT, "attach", id], user.cli.work, environ(user))
         terminal.until("attached to")
         os.kill(terminal.pid, number)
         terminal.end()
@@ -157,8 +153,7 @@ def test_the_session_goes_on_when_its_terminal_is_killed(user: HostedHarness) ->
 def test_it_is_suspended_and_continued_by_a_shell(user: HostedHarness) -> None:
     id = user.start("--model", user.model(says("Hello."), says("Again.")))
     user.wait("idle", id)
-    environ = {**user.cli.environ, "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1", "PS1": "shell$ "}
-    shell = Terminal(["/bin/bash", "--norc", "--noprofile", "-i"], user.cli.work, environ)
+    shell = Terminal(["/bin/bash", "--norc", "--noprofile", "-i"], user.cli.work, {**environ(user), "PS1": "shell$ "})
     try:
         shell.until("shell$ ")
         shell.type(f"{AGENT} attach {id}\r")
@@ -194,20 +189,19 @@ def test_without_a_terminal_the_error_names_the_other_ways(user: HostedHarness) 
 def test_an_attached_terminal_tries_a_command(user: HostedHarness) -> None:
     id = user.start("--model", user.model(runs("touch one two && echo it is made"), says("All is done.")))
     user.wait("question", id)
-    first, second = window(user, id[:6]), window(user)
+    first = Tmux(user.cli.base, user.cli.work, environ(user), AGENT, "attach", id[:6])
+    second = window(user)
     try:
         for each in (first, second):
             each.until(ALLOW)
             each.until("t  try it first")
-        later()
-        first.type("t", "Enter")
+        answer(first, "t")
         for each in (first, second):
             each.until("keep these changes?")
             screen = each.until("1  write    one")
             assert "Tried without network: exit code 0, 2 changes wait" in screen
             assert "| it is made" in screen
-        later()
-        second.type("2", "Enter")
+        answer(second, "2")
         first.until("All is done.")
         second.until("All is done.")
         assert (user.cli.work / "two").exists()

@@ -18,7 +18,7 @@ from runner.audit.log import AuditLog
 from runner.audit.records import Refusal, SessionInfo
 from runner.audit.reports.stats import Known, Stats, stats_text
 from tests.support.golden_records import all_deeds, golden, records
-from tests.support.tmux import Tmux
+from tests.support.terminal_screen import ScreenTerminal
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_at_a_terminal_it_is_for_people(tmp_path: Path) -> None:
     script = (
         f"{agent} audit --limit 2; {agent} audit show last; {agent} audit stats; {agent} audit show last | head -c 1"
     )
-    with closing(Tmux(tmp_path, work, environ, "bash", "-c", script)) as window:
+    with closing(ScreenTerminal(work, environ, "bash", "-c", script)) as window:
         screen = window.until("LEFT 0")
     told = [
         "malformed",

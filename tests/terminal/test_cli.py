@@ -9,13 +9,14 @@ import stat
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.support import forked_agent
 from tests.support.cli_harness import AGENT, CliHarness
+from tests.support.marked_processes import new_nap, processes
 from tests.support.terminal import Terminal
 
 PLAIN = {"PROMPT_TOOLKIT_NO_CPR": "1"}  # nobody answers where the cursor is
@@ -93,9 +94,9 @@ def test_a_folder_that_is_shut_is_a_problem_or_a_notice(shut: str, code: int, er
         for path in (base, *base.rglob("*")):
             os.chown(path, 65534, 65534)
         (base / "work" / shut).chmod(0)
-        done = subprocess.run(
+        done = forked_agent.run(
             [AGENT, "exec", "--unattended", "--cwd", str(base / "work"), "pwd"],
-            env={"PATH": os.environ["PATH"], "HOME": str(base)}, cwd=base, capture_output=True, text=True, timeout=60,
+            env={"PATH": os.environ["PATH"], "HOME": str(base)}, cwd=base, capture_output=True, text=True,
             user=65534, group=65534, extra_groups=[],
         )  # fmt: skip
         assert (done.returncode, err in done.stderr) == (code, True), (why, done.stderr)
@@ -201,7 +202,7 @@ def test_json_is_one_event_a_line(harness: CliHarness) -> None:
 
 def test_output_comes_while_the_command_runs(harness: CliHarness) -> None:
     with subprocess.Popen(
-        [AGENT, "exec", "--timeout", "600", "echo first; sleep 900"],
+        [AGENT, "exec", "--timeout", "600", f"echo first; sleep {new_nap()}"],
         cwd=harness.work,
         env=harness.environ,
         stdin=subprocess.DEVNULL,
@@ -211,7 +212,7 @@ def test_output_comes_while_the_command_runs(harness: CliHarness) -> None:
         assert process.stdout.readline() == b"first\n"
         assert process.poll() is None, "the command goes on"
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=120) == 128 + signal.SIGTERM
+        assert process.wait() == 128 + signal.SIGTERM
     (decided,) = harness.audit("--limit", "1")
     outcome = decided["outcome"]
     assert isinstance(outcome, dict)
@@ -220,8 +221,9 @@ def test_output_comes_while_the_command_runs(harness: CliHarness) -> None:
 
 @pytest.mark.threat("T14")
 def test_interrupt_is_130_and_kills_the_child(harness: CliHarness) -> None:
+    nap = new_nap()
     with subprocess.Popen(
-        [AGENT, "exec", "echo go; sleep 4321"],
+        [AGENT, "exec", f"echo go; sleep {nap}"],
         cwd=harness.work,
         env=harness.environ,
         stdin=subprocess.DEVNULL,
@@ -230,19 +232,8 @@ def test_interrupt_is_130_and_kills_the_child(harness: CliHarness) -> None:
         assert process.stdout is not None
         assert process.stdout.readline() == b"go\n"
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=120) == 130
-    assert not _running(b"4321"), "the child outlived us"
-
-
-def _running(word: bytes) -> bool:
-    found = []
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            try:
-                found.append(Path("/proc", name, "cmdline").read_bytes().split(b"\0"))
-            except OSError:
-                continue
-    return any(b"sleep" in words and word in words for words in found)
+        assert process.wait() == 130
+    assert not processes(nap), "the child outlived us"
 
 
 def test_a_reader_that_leaves_ends_the_command_quietly(harness: CliHarness) -> None:
@@ -258,7 +249,7 @@ def test_a_reader_that_leaves_ends_the_command_quietly(harness: CliHarness) -> N
     assert process.stderr is not None
     assert process.stdout.read(2) == b"1\n"
     process.stdout.close()
-    assert process.wait(timeout=120) == 141
+    assert process.wait() == 141
     assert process.stderr.read() == b""
     process.stderr.close()
 
@@ -266,14 +257,13 @@ def test_a_reader_that_leaves_ends_the_command_quietly(harness: CliHarness) -> N
 def test_a_command_that_reads_nothing_does_not_wait_for_its_input(harness: CliHarness) -> None:
     reading, writing = os.pipe()
     try:
-        done = subprocess.run(
+        done = forked_agent.run(
             [AGENT, "exec", "cat a.txt"],
             cwd=harness.work,
             env=harness.environ,
             stdin=reading,
             capture_output=True,
             text=True,
-            timeout=60,
         )
     finally:
         os.close(reading)
@@ -304,7 +294,7 @@ def test_a_conversation_with_a_command_over_pipes(harness: CliHarness) -> None:
 
 
 def test_a_command_at_a_terminal_has_a_terminal(harness: CliHarness) -> None:
-    script = "tty; trap 'echo INTERRUPTED' INT; sh -c 'echo ready; exec sleep 9999'; "
+    script = f"tty; trap 'echo INTERRUPTED' INT; sh -c 'echo ready; exec sleep {new_nap()}'; "
     script += "read word; echo got $word; cat; exit 7"
     words = [AGENT, "exec", "--mode", "trust-project", script]
     terminal = Terminal(words, harness.work, harness.environ)
@@ -704,10 +694,8 @@ def test_a_yes_typed_ahead_answers_nothing(harness: CliHarness, start: Callable[
     terminal = start("exec", "touch ahead.txt")
     terminal.type("y\n")
     terminal.until("[y/N")
-    time.sleep(0.5)
-    assert not target.exists()
     terminal.type("n\n")
-    assert terminal.end() == 3, terminal.seen
+    assert terminal.end() == 3, "the question was open, because it took this answer"
     assert not target.exists()
 
 

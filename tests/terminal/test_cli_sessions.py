@@ -1,4 +1,4 @@
-"""Tests of sessions as users have them: the real command, a scripted model, a terminal in tmux, a server on loopback."""
+"""Tests of sessions as users have them: the real command, a scripted model, a terminal, a server on loopback."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from tests.support import forked_agent
 from tests.support.model_server import Delta, ModelServer, calling, serving
 from tests.support.session_files import run_of, user, verdict
 from tests.support.session_harness import AGENT, SessionHarness
-from tests.support.tmux import Tmux
+from tests.support.terminal_screen import ScreenTerminal
 
 
 @pytest.fixture
@@ -134,7 +134,7 @@ def _into(harness: SessionHarness, sink: str, *words: str) -> subprocess.Complet
     environ = harness.environ | {"PYTHONUNBUFFERED": "1"}
     try:
         return forked_agent.run(
-            [AGENT, *words], cwd=harness.work, env=environ, stdout=target, stderr=subprocess.PIPE, text=True, timeout=60
+            [AGENT, *words], cwd=harness.work, env=environ, stdout=target, stderr=subprocess.PIPE, text=True
         )
     finally:
         for handle in {writer, target}:
@@ -335,8 +335,12 @@ def test_the_model_is_told_what_was_said_before(harness: SessionHarness, model: 
 # ---- on a real terminal
 
 
+def _talk(harness: SessionHarness, *words: str) -> ScreenTerminal:
+    return ScreenTerminal(harness.work, harness.environ, AGENT, "--plain", "--model", harness.model, *words)
+
+
 def test_going_on_at_a_terminal(harness: SessionHarness) -> None:
-    window = Tmux(harness.base, harness.work, harness.environ, AGENT, "--plain", "--model", harness.model)
+    window = _talk(harness)
     try:
         window.until("/quit to leave")
         window.type("look around", "Enter")
@@ -346,7 +350,7 @@ def test_going_on_at_a_terminal(harness: SessionHarness) -> None:
         assert f"to continue: agent --resume {str(harness.list()[0]['id'])[:8]}" in screen
     finally:
         window.close()
-    window = Tmux(harness.base, harness.work, harness.environ, AGENT, "--plain", "--model", harness.model, "-c")
+    window = _talk(harness, "-c")
     try:
         screen = window.until("/quit to leave")
         for told in ("resumed ", "1 prompt, 2 requests", "> look around", "\n  $ ls  done\n", "\nThere is one file."):
@@ -362,7 +366,7 @@ def test_going_on_at_a_terminal(harness: SessionHarness) -> None:
 def test_the_picker(harness: SessionHarness) -> None:
     for prompt in ("the first thing", "the second thing"):
         harness.run(prompt)
-    window = Tmux(harness.base, harness.work, harness.environ, AGENT, "--plain", "--model", harness.model, "--resume")
+    window = _talk(harness, "--resume")
     try:
         screen = window.until("q: quit")
         assert screen.index("the second thing") < screen.index("the first thing"), "the latest is first"
@@ -375,7 +379,7 @@ def test_the_picker(harness: SessionHarness) -> None:
         window.until("LEFT 0")
     finally:
         window.close()
-    window = Tmux(harness.base, harness.work, harness.environ, AGENT, "--plain", "--model", harness.model, "--resume")
+    window = _talk(harness, "--resume")
     try:
         window.until("q: quit")
         window.type("q", "Enter")
@@ -389,7 +393,7 @@ def test_looking_at_a_session_and_leaving_writes_nothing(harness: SessionHarness
     harness.run("look around")
     path = harness.store.path(str(harness.list()[0]["id"]))
     before = path.read_bytes()
-    window = Tmux(harness.base, harness.work, harness.environ, AGENT, "--plain", "--model", harness.model, "-c")
+    window = _talk(harness, "-c")
     try:
         window.until("/quit to leave")
         window.leave()

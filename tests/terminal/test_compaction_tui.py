@@ -2,7 +2,10 @@
 
 import asyncio
 import threading
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 from runner.agent.agent import Agent
 from runner.frontends.jsonl.approver import Questions
@@ -13,20 +16,28 @@ from tests.support.json_front import Front
 from tests.support.model_server import Delta, serving
 from tests.support.screen_harness import AGENT, ScreenHarness, leave
 from tests.support.summaries import SummaryProvider
-from tests.support.tmux import Tmux
+from tests.support.terminal_screen import ScreenTerminal
 
 
-def test_who_speaks_while_notes_are_written_is_heard_after_them(harness: ScreenHarness) -> None:
-    enough = threading.Event()
+@pytest.fixture
+def enough() -> Iterator[threading.Event]:
+    """Yield an event that is set at the end of the test: a model that waits for it does not answer before."""
+    event = threading.Event()
+    yield event
+    event.set()
 
+
+def test_who_speaks_while_notes_are_written_is_heard_after_them(
+    harness: ScreenHarness, enough: threading.Event
+) -> None:
     def answer(number: int, headers: str, body: bytes) -> Delta | str:
         if b"You write notes" in body:
-            enough.wait(120)
+            enough.wait()  # until the end of the test
         return {"content": f"answer {number} " + "word " * 3000 + f"end {number}"}
 
     with serving(answer) as server:
         environ = {**harness.environ, "OPENAI_API_KEY": "sk-test-of-nothing", "OPENAI_BASE_URL": server.url}
-        window = Tmux(harness.base, harness.work, environ, AGENT, "--model", "openai:m")
+        window = ScreenTerminal(harness.work, environ, AGENT, "--model", "openai:m")
         harness.windows.append(window)
         window.type("one", "Enter")
         window.until("end 1")
@@ -41,7 +52,6 @@ def test_who_speaks_while_notes_are_written_is_heard_after_them(harness: ScreenH
         window.type("C-c")
         window.until("end 4")
         assert "nothing yet" not in leave(window)
-        enough.set()
     assert b"<notes " not in server.requests[-1][1], "what was stopped changed nothing"
     assert b"three" in server.requests[-1][1]
 
@@ -75,22 +85,21 @@ def test_a_program_that_does_not_wait_for_notes_loses_nothing(folder: Path) -> N
     assert front.of("error") == []
 
 
-def test_notes_are_stopped_at_a_plain_terminal_too(harness: ScreenHarness) -> None:
-    enough = threading.Event()
-
+def test_notes_are_stopped_at_a_plain_terminal_too(harness: ScreenHarness, enough: threading.Event) -> None:
     def answer(number: int, headers: str, body: bytes) -> Delta | str:
         if b"You write notes" in body:
-            enough.wait(120)
+            enough.wait()  # until the end of the test
         return {"content": f"answer {number} " + "word " * 3000 + f"end {number}"}
 
     with serving(answer) as server:
         environ = {**harness.environ, "OPENAI_API_KEY": "sk-test-of-nothing", "OPENAI_BASE_URL": server.url}
-        window = Tmux(harness.base, harness.work, environ, AGENT, "--plain", "--model", "openai:m")
+        window = ScreenTerminal(harness.work, environ, AGENT, "--plain", "--model", "openai:m")
         harness.windows.append(window)
         window.until("/help for help")
         for number in (1, 2):
             window.type("go on", "Enter")
             window.until(f"end {number}")
+            window.until_screen(lambda screen: screen.rstrip().rpartition("\n")[2] == ">")
         window.type("/compact", "Enter")
         window.until("writes a summary of the earlier")
         window.type("C-c")
@@ -99,4 +108,3 @@ def test_notes_are_stopped_at_a_plain_terminal_too(harness: ScreenHarness) -> No
         window.until("end 4")
         window.type("/quit", "Enter")
         window.until("LEFT 0")
-        enough.set()

@@ -4,10 +4,9 @@ conversation.
 
 import asyncio
 import os
-import pty
-import select
 import signal
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from runner.events import ActionFinished, Event, Prompted, RunEnded, SessionStar
 from runner.problems import Exit
 from runner.providers.scripted import Turn
 from tests.support.conversation import ScriptedUser, bash, play_conversation, shown_text
+from tests.support.terminal import Terminal
 
 
 def test_the_talk_goes_on_and_ends_at_the_end_of_input(tmp_path: Path) -> None:
@@ -65,6 +65,7 @@ def test_ctrl_c_stops_the_turn_and_its_child_and_the_talk_goes_on(delay: float, 
         assert [row.body["ended_by"] for row in log.rows(kind="finished")] == [None, "cancelled"]
 
 
+PROMPT = "\x1b[?25h"  # the cursor is back: a prompt waits
 _ASKS_THEN_SLEEPS = """
 [[turn]]
 calls = [{ name = "bash", arguments = { command = "touch ../elsewhere/asked-for" } }]
@@ -99,38 +100,24 @@ def test_a_question_in_between_leaves_ctrl_c_alone(tmp_path: Path) -> None:
         "--model",
         f"scripted:{tmp_path / 'script.toml'}",
     ]
-    child, terminal = pty.fork()
-    if child == 0:
-        os.chdir(tmp_path / "w")
-        os.execve(sys.executable, words, environ)
-    try:
-        _read_until(terminal, b"/quit to leave")
-        _read_until(terminal, b"\x1b[?25h")  # the cursor is back: a prompt waits
-        os.write(terminal, b"go\r")
-        _read_until(terminal, b"allow once?")
-        _read_until(terminal, b"\x1b[?25h")
-        os.write(terminal, b"y\r")
-        _read_until(terminal, b"time.sleep(60)")
-        _read_until(terminal, b"allowed")
-        os.kill(child, signal.SIGINT)
-        _read_until(terminal, b"stopped (")
-        _read_until(terminal, b"\x1b[?25h")  # the cursor is back: a prompt waits
-        os.write(terminal, b"again\r")
-        _read_until(terminal, b"I am still here.")
-        _read_until(terminal, b"\x1b[?25h")  # the cursor is back: a prompt waits
-        os.write(terminal, b"\x04")
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == Exit.DONE
-    finally:
-        os.close(terminal)
+    with closing(Terminal(words, tmp_path / "w", environ)) as terminal:
+        terminal.then("/quit to leave")
+        terminal.then(PROMPT)
+        terminal.type("go\r")
+        terminal.then("allow once?")
+        terminal.then(PROMPT)
+        terminal.type("y\r")
+        terminal.then("time.sleep(60)")
+        terminal.then("allowed")
+        os.kill(terminal.pid, signal.SIGINT)
+        terminal.then("stopped (")
+        terminal.then(PROMPT)
+        terminal.type("again\r")
+        terminal.then("I am still here.")
+        terminal.then(PROMPT)
+        terminal.type("\x04")
+        assert terminal.end() == Exit.DONE
     assert (tmp_path / "elsewhere" / "asked-for").exists(), "an approval opens exactly what was asked for"
-
-
-def _read_until(terminal: int, wanted: bytes) -> None:
-    seen = b""
-    while wanted not in seen:
-        ready, _, _ = select.select([terminal], [], [], 120)
-        assert ready, f"waited for {wanted!r} and saw {seen!r}"
-        seen += os.read(terminal, 1)  # byte by byte: what follows belongs to the next wait
 
 
 def test_ctrl_c_twice_at_the_prompt_leaves(tmp_path: Path) -> None:

@@ -1,10 +1,9 @@
-"""Tests of the first minutes of a new user in tmux: from `agent` to the first answer, by what the screen shows."""
+"""Tests of the first minutes of a new user at a terminal: from `agent` to the first answer, by what the screen shows."""
 
 import os
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,28 +12,28 @@ import pytest
 from runner.frontends.tui.panel import GUARD
 from tests.support.model_machine import ANSWER, machine
 from tests.support.places import ROOT
-from tests.support.tmux import Tmux
+from tests.support.terminal_screen import ScreenTerminal
 
 BIN = Path(sys.executable).parent
 KEY = "sk-Zq81mVxT04Wr9dLkwrong"
 pytestmark = pytest.mark.thorough
-Start = Callable[..., Tmux]
+Start = Callable[..., ScreenTerminal]
 
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Return a function that runs words in tmux, in a new project on a machine with these model servers only."""
-    windows: list[Tmux] = []
+    """Return a function that runs words in a terminal, in a new project on a machine with these model servers only."""
+    windows: list[ScreenTerminal] = []
     (work := tmp_path / "project").mkdir()
     subprocess.run(["git", "init", "-q", str(work)], check=True)
     (home := tmp_path / "home").mkdir()
 
-    def begin(*words: str, servers: str = "none", **more: str) -> Tmux:
+    def begin(*words: str, servers: str = "none", **more: str) -> ScreenTerminal:
         environ = {
             "PATH": f"{BIN}:/usr/bin:/bin:/usr/sbin:/sbin", "HOME": str(home), "LANG": "C.UTF-8", "TERM": "xterm-256color",
             "SHELL": "/bin/bash", "PS1": "$ ", "SSL_CERT_FILE": str(tmp_path / "cert.pem"), **more,
         }  # fmt: skip
-        window = Tmux(tmp_path, work, environ, *machine(tmp_path, servers), *words, size=(100, 30))
+        window = ScreenTerminal(work, environ, *machine(tmp_path, servers), *words, size=(100, 30))
         windows.append(window)
         return window
 
@@ -44,8 +43,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 
 def test_from_a_key_to_the_first_answer(start: Start) -> None:
-    """Under 60 seconds, with nothing else than `agent`, the prompt that it shows, and a key in the environment."""
-    began = time.monotonic()
+    """With nothing else than `agent`, the prompt that it shows, and a key in the environment, without long computations."""
     window = start("agent", servers="anthropic", ANTHROPIC_API_KEY=KEY)
     window.until("\n>")
     window.type("hello", "Enter")
@@ -54,12 +52,11 @@ def test_from_a_key_to_the_first_answer(start: Start) -> None:
     assert "model      anthropic:claude-sonnet-5-5, the default: a key for it is in `ANTHROPIC_API_KEY`" in screen
     assert "sandbox    full" in screen
     assert KEY[-8:] not in screen
-    assert time.monotonic() - began < 60
+    assert seconds(window) < 20
 
 
 def test_from_a_local_server_to_the_first_answer(start: Start) -> None:
-    """Under 90 seconds, with only a model server on this machine: the list offers it, and Enter takes it."""
-    began = time.monotonic()
+    """With only a model server on this machine: the list offers it, and Enter takes it, without long computations."""
     window = start("agent", servers="ollama")
     screen = window.until("Enter selects")
     assert "no model is set up yet" in screen
@@ -69,7 +66,13 @@ def test_from_a_local_server_to_the_first_answer(start: Start) -> None:
     window.press("Enter", "model      ollama:qwen3:8b")
     window.type("hello", "Enter")
     assert f"{ANSWER} qwen3:8b" in window.until("done (1 request")
-    assert time.monotonic() - began < 90
+    assert seconds(window) < 20
+
+
+def seconds(window: ScreenTerminal) -> float:
+    """Return the processor time of the program that leads the terminal, and of the children that it has waited for."""
+    fields = Path(f"/proc/{window.pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")  # SOURCE: proc(5): utime, stime, cutime, cstime
 
 
 def test_the_readme_word_by_word(start: Start) -> None:
@@ -111,12 +114,11 @@ def test_without_anything_there_is_a_way_on(start: Start) -> None:
     assert "log in" not in screen
     window.type("x", "y", "Enter")  # typed for something else
     window.until("this key was ignored: it ")
-    time.sleep(GUARD)
+    window.rest(GUARD)
     window.type("C-u", "d")
-    time.sleep(0.2)
-    window.type("e")
-    time.sleep(0.2)
-    window.type("m")
+    for shown, letter in (("? d", "e"), ("? de", "m")):  # one letter after the other
+        window.until_screen(lambda screen, shown=shown: f"{shown}\n" in screen)
+        window.type(letter)
     window.until_whole(lambda screen: "? dem" in screen and "\n> demo" in screen)
     window.press("Enter", "Every promise held.")
     window.until("LEFT 0")

@@ -1,22 +1,18 @@
 """Tests of grants as users see them: a real terminal, a real sandbox, a real audit log, and several processes."""
 
 import json
-import os
-import pty
-import select
-import signal
 import subprocess
 import sys
-import termios
-import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from tests.support import forked_agent
+from tests.support.terminal import Terminal
 
 AGENT = str(Path(sys.executable).with_name("agent"))
-ASKED = b"allow once? [y/N"
+ASKED = "allow once? [y/N"
 
 
 class Harness:
@@ -36,7 +32,7 @@ class Harness:
 
     def agent(self, *words: str) -> subprocess.CompletedProcess[str]:
         return forked_agent.run(
-            [AGENT, *words], cwd=self.work, env=self.environ, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60
+            [AGENT, *words], cwd=self.work, env=self.environ, capture_output=True, text=True, stdin=subprocess.DEVNULL
         )  # fmt: skip
 
     def listed(self, *words: str) -> list[dict[str, object]]:
@@ -49,31 +45,14 @@ class Harness:
 
         With `columns`, the terminal has that width.
         """
-        child, terminal = pty.fork()
-        if child == 0:
-            if columns:
-                termios.tcsetwinsize(0, (24, columns))
-            os.chdir(self.work)
-            os.execve(AGENT, [AGENT, *words], self.environ)
-        seen, left, until = b"", list(answers), time.monotonic() + 120
-        asked = answered = 0
-        while time.monotonic() < until:
-            if not select.select([terminal], [], [], 1)[0]:
-                continue
-            try:
-                chunk = os.read(terminal, 4096)
-            except OSError:
-                break
-            seen += chunk
-            asked = seen.count(ASKED)
-            if asked > answered:
+        left, answered = list(answers), 0
+        with closing(
+            Terminal([AGENT, *words], self.work, self.environ, size=(columns, 24 if columns else 0))
+        ) as terminal:
+            while terminal.shows_or_ends(ASKED, answered + 1):
                 answered += 1
-                os.write(terminal, (left.pop(0) if left else "n").encode() + b"\r")
-        else:
-            os.kill(child, signal.SIGKILL)  # it hangs: the status of the signal fails the test
-        _, status = os.waitpid(child, 0)
-        os.close(terminal)
-        return os.waitstatus_to_exitcode(status), seen.decode().replace("\r", ""), asked
+                terminal.type(f"{left.pop(0) if left else 'n'}\r")
+            return terminal.end(), terminal.seen.replace("\r", ""), answered
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.session_harness import AGENT, SessionHarness
-from tests.support.tmux import Tmux
+from tests.support.terminal_screen import ScreenTerminal
 
 _BUILDS = """
 [[turn]]
@@ -30,8 +30,8 @@ def harness(tmp_path: Path) -> SessionHarness:
     return harness
 
 
-def _talk(harness: SessionHarness, *words: str) -> Tmux:
-    window = Tmux(harness.base, harness.work, harness.environ, AGENT, "--plain", "--model", harness.model, *words)
+def _talk(harness: SessionHarness, *words: str) -> ScreenTerminal:
+    window = ScreenTerminal(harness.work, harness.environ, AGENT, "--plain", "--model", harness.model, *words)
     window.until("/quit to leave")
     return window
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from tests.support import forked_agent
 from tests.support.cli_harness import PATH
 from tests.support.package_registry import HOST, registry_for
 from tests.support.screen_harness import AGENT, ScreenHarness, bash, leave
@@ -32,7 +33,7 @@ def command(harness: ScreenHarness, *words: str) -> list[str]:
 
 def runs(harness: ScreenHarness) -> list[tuple[str, list[str]]]:
     """Return the recorded decisions, oldest first: the verdict and the rights that answers added."""
-    done = subprocess.run(
+    done = forked_agent.run(
         [AGENT, "audit", "--json"], cwd=harness.work, env=harness.environ, capture_output=True, text=True, check=True
     )
     rows = [json.loads(line) for line in done.stdout.splitlines()]

@@ -11,6 +11,7 @@ import pytest
 
 from runner.approval.approver import chosen_numbers
 from runner.problems import Exit
+from tests.support import forked_agent
 from tests.support.cli_harness import AGENT, CliHarness
 from tests.support.terminal import Terminal
 
@@ -84,7 +85,7 @@ def test_contents_and_names_cannot_drive_a_terminal_and_a_program_gets_them_exac
         f"printf '\\033]0;owned\\007\\r\\302\\233' > a; echo 1 > \"$(printf '{name}')\"\n"
     )
     words = ("exec", "--unattended", "--preview", "bash make.sh")
-    piped = subprocess.run(
+    piped = forked_agent.run(
         [AGENT, *words], cwd=user.work, env=user.environ, stdin=subprocess.DEVNULL, capture_output=True, check=True
     )
     assert b"+\x1b]0;owned\x07\r\xc2\x9b" in piped.stdout

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.support import forked_agent
 from tests.support.sandbox_bench import NOBODY, USERS
 from tests.support.session_harness import AGENT, SessionHarness
 from tests.support.terminal import Terminal
@@ -74,10 +75,12 @@ def own(user: str, base: Path) -> bool:
 def told(harness: SessionHarness, *words: str, other: bool) -> str:
     """Return what `agent` prints for the user that learned the rule."""
     who: dict[str, Any] = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if other else {}
-    return subprocess.run(
+    output = forked_agent.run(
         [AGENT, *words], cwd=harness.work, env=harness.environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        text=True, check=True, timeout=120, **who,
+        text=True, check=True, **who,
     ).stdout  # fmt: skip
+    assert isinstance(output, str)
+    return output
 
 
 @pytest.mark.threat("T168")

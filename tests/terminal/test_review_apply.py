@@ -442,9 +442,7 @@ def test_what_cannot_be_taken_back_is_named(base: Path, before: str, patch: byte
 
 
 def agent(world: UndoWorkspace, *words: str, stdin: bytes = b"") -> subprocess.CompletedProcess[str]:
-    done = forked_agent.run(
-        [AGENT, *words], cwd=world.w, env=world.environ, input=stdin, capture_output=True, timeout=60
-    )
+    done = forked_agent.run([AGENT, *words], cwd=world.w, env=world.environ, input=stdin, capture_output=True)
     return subprocess.CompletedProcess(words, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 

@@ -192,7 +192,7 @@ def test_a_silent_pipe_is_waited_for_and_the_user_is_told(place: CliHarness) -> 
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(words, cwd=place.work, env=place.environ, **pipes) as run:  # type: ignore[call-overload]  # streams
         told = run.stderr.readline().decode()
-        out, err = run.communicate(b"late\n", timeout=60)
+        out, err = run.communicate(b"late\n")
     assert "waiting for standard input, which is appended to the prompt" in told
     assert (run.returncode, out.decode()) == (0, f"{ANSWER}\n")
     assert "[standard input: 1 line]" in err.decode()

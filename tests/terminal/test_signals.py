@@ -10,10 +10,13 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.support.marked_processes import new_nap, processes
+from tests.support.waiting import until
 
 AGENT = str(Path(sys.executable).with_name("agent"))
 ENDING = [
@@ -61,18 +64,22 @@ class Window:
         if shell:
             self.type(f"{shlex.join(run)}\n")
 
-    def read(self, seconds: float = 0.05) -> None:
-        while select.select([self.master], [], [], seconds)[0]:
+    def read(self) -> None:
+        """Take the output that is there."""
+        while select.select([self.master], [], [], 0)[0]:
             self.seen += os.read(self.master, 65536).decode("utf-8", "replace")
 
     def type(self, text: str) -> None:
         os.write(self.master, text.encode())
 
-    def wait(self, what: object) -> None:
-        end = time.monotonic() + 120
-        while not what():  # type: ignore[operator]  # a function
-            assert time.monotonic() < end, self.seen[-3000:]
+    def wait(self, condition: Callable[[], object], *, after: bool = False) -> None:
+        """Wait until a condition holds, as long as the program runs; with `after`, also after its end."""
+
+        def holds() -> object:
             self.read()
+            return condition()
+
+        until(holds, of=None if after else self.run, what=lambda: f"the event: {self.seen[-3000:]!r}")
 
     def reads_keys(self) -> bool:
         """Return True if a program that a shell started has the terminal, and takes single keys from it."""
@@ -87,18 +94,6 @@ class Window:
         os.close(self.slave)
 
 
-def _sleeping(seconds: str) -> list[str]:
-    found = []
-    for folder in Path("/proc").iterdir():
-        try:
-            words = (folder / "cmdline").read_bytes().split(b"\0") if folder.name.isdigit() else []
-        except OSError:
-            continue
-        if words[:2] == [b"sleep", seconds.encode()]:
-            found.append(folder.name)
-    return found
-
-
 @pytest.fixture
 def windows() -> Iterator[list[Window]]:
     made: list[Window] = []
@@ -108,7 +103,9 @@ def windows() -> Iterator[list[Window]]:
 
 
 def _as_before(window: Window) -> None:
-    window.read(0.2)
+    marker = "all that the program wrote has been read"
+    os.write(window.slave, marker.encode())
+    window.wait(lambda: marker in window.seen, after=True)
     assert termios.tcgetattr(window.slave) == window.before
     for on, off in SWITCHES:
         assert window.seen.rfind(on) <= window.seen.rfind(off), f"{on!r} stays"
@@ -120,18 +117,18 @@ def test_a_signal_leaves_the_terminal_as_it_was_and_no_command(
     name: str, tmp_path: Path, windows: list[Window]
 ) -> None:
     number = int(getattr(signal, name))
-    seconds = str(52_000 + number)
-    window = Window(tmp_path, "--model", "scripted:SCRIPT", "--mode", "trust-project", command=f"sleep {seconds}")
+    nap = new_nap()
+    window = Window(tmp_path, "--model", "scripted:SCRIPT", "--mode", "trust-project", command=f"sleep {nap}")
     windows.append(window)
     window.wait(lambda: "\x1b[>1u" in window.seen)
     window.type("go\r")
-    window.wait(lambda: bool(_sleeping(seconds)))
+    window.wait(lambda: processes(nap))
     assert termios.tcgetattr(window.slave) != window.before
     os.kill(window.run.pid, number)
     window.wait(lambda: window.run.poll() is not None)
     assert window.run.returncode == 128 + number
     _as_before(window)
-    window.wait(lambda: not _sleeping(seconds))
+    window.wait(lambda: not processes(nap), after=True)
 
 
 @pytest.mark.threat("T28")
@@ -205,8 +202,8 @@ EDITORS: list[tuple[str, str, str]] = [
 def test_a_signal_ends_the_editor_that_has_the_terminal(
     name: str, editor: str, why: str, tmp_path: Path, windows: list[Window]
 ) -> None:
-    seconds = str(53_000 + int(getattr(signal, name)))
-    editor = f"{RAW}; {editor.format(seconds)}"
+    nap = new_nap()
+    editor = f"{RAW}; {editor.format(nap)}"
     window = Window(tmp_path, "--model", "scripted:SCRIPT", command="true", editor=editor)
     windows.append(window)
     window.wait(lambda: "sandbox" in window.seen)
@@ -217,7 +214,7 @@ def test_a_signal_ends_the_editor_that_has_the_terminal(
     assert window.run.returncode == 128 + int(getattr(signal, name)), why
     _as_before(window)
     assert window.seen.rfind("\x1b[?1049h") < window.seen.rfind("\x1b[?1049l")
-    window.wait(lambda: not _sleeping(seconds))
+    window.wait(lambda: not processes(nap), after=True)
 
 
 @pytest.mark.threat("T28")

@@ -1,11 +1,10 @@
-"""Tests of `agent trust` and its question, with real processes and a real terminal (tmux)."""
+"""Tests of `agent trust` and its question, with real processes and a real terminal."""
 
 import json
 import os
 import shlex
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import forked_agent
+from tests.support.terminal_screen import ScreenTerminal
 
 AGENT = str(Path(sys.executable).with_name("agent"))
 WIDENS = 'mode = "trust-project"\n\n[[rule]]\nverdict = "allow"\nrun = ["npm", "test"]\nwhy = "ours"\n'
@@ -47,7 +47,7 @@ class Harness:
         """Run `agent` without a terminal, so that no user can answer."""
         return forked_agent.run(
             [AGENT, *words], cwd=cwd or self.work, env=self.environ, stdin=subprocess.DEVNULL,
-            capture_output=True, text=True, timeout=120,
+            capture_output=True, text=True,
         )  # fmt: skip
 
     def shown(self, *words: str) -> dict[str, object]:
@@ -203,7 +203,7 @@ def test_a_workspace_that_nobody_can_write_is_like_any_other(harness: Harness) -
     )
     who = [] if os.geteuid() == 0 else ["-r"]
     done = subprocess.run(
-        ["unshare", "-m", *who, "sh", "-c", script], env=harness.environ, capture_output=True, text=True, timeout=60,
+        ["unshare", "-m", *who, "sh", "-c", script], env=harness.environ, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "you have trusted this content since" in done.stdout
@@ -247,62 +247,45 @@ def test_no_command_of_the_agent_gives_itself_trust(harness: Harness) -> None:
 # At a terminal
 
 
-class Screen:
-    """A terminal of its own with a shell in it, looked at as a person does: by what is on the screen."""
+class Shell:
+    """A shell in a terminal of its own."""
 
-    def __init__(self, harness: Harness, name: str = "t") -> None:
-        self._tmux = ["tmux", "-f", "/dev/null", "-S", str(harness.base / name)]
-        given = [word for name, value in harness.environ.items() for word in ("-e", f"{name}={value}")]
-        size = ["-x", "150", "-y", "100", "-c", str(harness.work)]
-        self._do("new-session", "-d", *size, *given, "-e", "PROMPT_TOOLKIT_NO_CPR=1", "sh")
+    def __init__(self, harness: Harness) -> None:
+        environ = {**harness.environ, "PROMPT_TOOLKIT_NO_CPR": "1"}
+        self.window = ScreenTerminal(harness.work, environ, "sh", size=(150, 100))
         self.type('echo rea""dy')
         self.until("ready")
 
-    def _do(self, *words: str) -> str:
-        return subprocess.run([*self._tmux, *words], check=True, capture_output=True, text=True, timeout=120).stdout
-
-    def type(self, text: str, *, enter: bool = True) -> None:
-        if text:
-            self._do("send-keys", "-l", text)
-        if enter:
-            self._do("send-keys", "Enter")
-
-    def key(self, name: str) -> None:
-        self._do("send-keys", name)
+    def type(self, text: str) -> None:
+        self.window.type(text, "Enter")
 
     def text(self) -> str:
-        return self._do("capture-pane", "-p", "-J")
+        return self.window.look(joined=True, history=False)
 
-    def until(self, *texts: str, seconds: float = 120) -> str:
-        end = time.monotonic() + seconds
-        while not all(text in (shown := self.text()) for text in texts):
-            assert time.monotonic() < end, f"no {texts} in:\n{shown}"
-            time.sleep(0.05)
-        return shown
+    def until(self, *texts: str) -> str:
+        self.window.wait_for(lambda: all(text in self.text() for text in texts), f"{texts}")
+        return self.text()
 
     def asked(self, *texts: str) -> str:
         """Once it shows them and waits for an answer; what is typed before that is thrown away."""
-        end = time.monotonic() + 120
-        while True:
-            shown = self.text()
-            if all(text in shown for text in texts) and shown.rstrip().endswith(QUESTION):
-                return shown
-            assert time.monotonic() < end, f"no {texts} and no question in:\n{shown}"
-            time.sleep(0.05)
+        self.window.wait_for(lambda: all(text in self.text() for text in texts) and self._waits(), f"{texts}")
+        return self.text()
+
+    def _waits(self) -> bool:
+        return self.text().rstrip().endswith(QUESTION)
 
     def run(self, *words: str) -> None:
         """On a clean screen; `left with N` comes when the command has ended."""
-        self._do("send-keys", "-R")
-        self._do("clear-history")
+        self.window.clear()
         self.type(f'{shlex.join([AGENT, *words])}; echo "le""ft with" $?')
 
     def close(self) -> None:
-        self._do("kill-server")
+        self.window.close()
 
 
 @pytest.fixture
-def screen(harness: Harness) -> Iterator[Screen]:
-    made = Screen(harness)
+def screen(harness: Harness) -> Iterator[Shell]:
+    made = Shell(harness)
     yield made
     made.close()
 
@@ -311,7 +294,7 @@ QUESTION = "trust these files exactly as they are now? [yes / no / show / quit]"
 
 
 @pytest.mark.threat("T71")
-def test_the_first_start_asks_and_a_change_asks_again(harness: Harness, screen: Screen) -> None:
+def test_the_first_start_asks_and_a_change_asks_again(harness: Harness, screen: Shell) -> None:
     run = ("run", "--model", f"scripted:{harness.base}/script.toml", "go")
     harness.file(".ringfence/config.toml", WIDENS)
     harness.file("AGENTS.md", "# Shop\n" + "line\n" * 30 + "the last line of it\n")
@@ -348,12 +331,12 @@ def test_the_first_start_asks_and_a_change_asks_again(harness: Harness, screen: 
     seen = screen.until("allow once?")
     assert "mode       default" in seen, "what it would widen, it does not"
     assert "the model gets" not in seen
-    screen.key("C-c")
+    screen.window.type("C-c")
     screen.until("left with")
     screen.run(*run)
     seen = screen.until("not used, as you answered: `.ringfence/config.toml` and `AGENTS.md`", "allow once?")
     assert QUESTION not in seen, "a no is remembered, too"
-    screen.key("C-c")
+    screen.window.type("C-c")
     screen.until("left with")
     screen.run("trust", "revoke")
     screen.until("revoked: 2 answers", "left with 0")
@@ -366,16 +349,16 @@ def test_the_first_start_asks_and_a_change_asks_again(harness: Harness, screen: 
 
 
 @pytest.mark.parametrize(("key", "status"), [("C-c", 130), ("C-d", 130)])
-def test_leaving_remembers_nothing(harness: Harness, screen: Screen, key: str, status: int) -> None:
+def test_leaving_remembers_nothing(harness: Harness, screen: Shell, key: str, status: int) -> None:
     harness.file("AGENTS.md", "x\n")
     screen.run("run", "--model", f"scripted:{harness.base}/script.toml", "go")
     screen.until(QUESTION)
-    screen.key(key)
+    screen.window.type(key)
     screen.until(f"left with {status}")
     assert not harness.trust.exists()
 
 
-def test_yes_and_no_show_the_files_and_remember_the_answer(harness: Harness, screen: Screen) -> None:
+def test_yes_and_no_show_the_files_and_remember_the_answer(harness: Harness, screen: Shell) -> None:
     harness.file("AGENTS.md", "Use tabs.\n")
     screen.run("trust", "yes")
     screen.until("AGENTS.md", "stored: the files are used until they change", "left with 0")
@@ -389,34 +372,31 @@ def test_yes_and_no_show_the_files_and_remember_the_answer(harness: Harness, scr
     assert harness.shown()["state"] == "not asked", "the answer was about the content"
 
 
-def test_a_plain_conversation_asks_before_it_begins(harness: Harness, screen: Screen) -> None:
+def test_a_plain_conversation_asks_before_it_begins(harness: Harness, screen: Shell) -> None:
     harness.file("AGENTS.md", "x\n")
     screen.run("--plain", "--model", f"scripted:{harness.base}/script.toml")
     assert "/help" not in screen.until(QUESTION)
     screen.type("y")
     screen.until("the model gets `AGENTS.md`", "type /help for help")
-    screen.key("C-d")
+    screen.window.type("C-d")
     screen.until("left with 0")
 
 
-def test_a_conversation_asks_before_it_begins(harness: Harness, screen: Screen) -> None:
+def test_a_conversation_asks_before_it_begins(harness: Harness, screen: Shell) -> None:
     harness.file("AGENTS.md", "x\n")
     screen.run("--model", f"scripted:{harness.base}/script.toml")
     seen = screen.until("trust these files exactly as they are now?", "q  leave")
     assert "the model gets" not in seen
     assert not harness.trust.exists(), "there are no answers"
-    end = time.monotonic() + 120
-    while not harness.trust.exists():  # what comes with the question, or right after it, is no answer to it
-        assert time.monotonic() < end, screen.text()
-        screen.type("y", enter=False)
-        time.sleep(0.5)
+    # What comes with the question, or right after it, is no answer to it.
+    screen.window.insist("y", holds=lambda shown: harness.trust.exists())
     screen.until("the model gets `AGENTS.md`", "? help")
-    screen.key("C-u")
-    screen.key("C-d")
+    screen.window.type("C-u")
+    screen.window.type("C-d")
     screen.until("left with 0")
 
 
-def test_agent_trust_asks_and_exec_goes_by_it(harness: Harness, screen: Screen) -> None:
+def test_agent_trust_asks_and_exec_goes_by_it(harness: Harness, screen: Shell) -> None:
     harness.file(".ringfence/config.toml", WIDENS)
     screen.run("trust")
     screen.until(QUESTION)
@@ -435,11 +415,11 @@ def test_agent_trust_asks_and_exec_goes_by_it(harness: Harness, screen: Screen) 
 
 
 @pytest.mark.parametrize("first", ["yes", "no"])
-def test_two_who_are_asked_at_once(harness: Harness, screen: Screen, first: str) -> None:
+def test_two_who_are_asked_at_once(harness: Harness, screen: Shell, first: str) -> None:
     """Each goes by its own answer; the last one is remembered, and nothing is lost of the file."""
     harness.file("AGENTS.md", "x\n")
     second = {"yes": "no", "no": "yes"}[first]
-    other = Screen(harness, "u")
+    other = Shell(harness)
     try:
         run = ("run", "--model", f"scripted:{harness.base}/script.toml", "--mode", "trust-project", "go")
         screen.run(*run)
@@ -457,9 +437,9 @@ def test_two_who_are_asked_at_once(harness: Harness, screen: Screen, first: str)
     assert row["answer"] == second
 
 
-def test_what_was_typed_ahead_answers_nothing(harness: Harness, screen: Screen) -> None:
+def test_what_was_typed_ahead_answers_nothing(harness: Harness, screen: Shell) -> None:
     harness.file("AGENTS.md", "x\n")
-    screen._do("send-keys", "-R")
+    screen.window.clear()
     line = shlex.join([AGENT, "run", "--model", f"scripted:{harness.base}/script.toml", "go"])
     ready = shlex.quote(str(harness.base / "ready"))
     screen.type(f'clear; echo wai""ting; until [ -e {ready} ]; do sleep 0.1; done; {line}; echo "le""ft with" $?')
@@ -468,15 +448,13 @@ def test_what_was_typed_ahead_answers_nothing(harness: Harness, screen: Screen) 
     screen.until("waiting\nyes")  # it lies there, and nobody has read it
     (harness.base / "ready").touch()
     screen.asked()
-    time.sleep(0.5)
-    assert not harness.trust.exists()
-    assert "left with 0" not in screen.text()
     screen.type("quit")
-    screen.until("left with 130")
+    screen.until("left with 130")  # the question was open, because it took this answer
+    assert not harness.trust.exists()
 
 
 @pytest.mark.threat("T28")
-def test_no_text_of_the_repository_drives_the_terminal(harness: Harness, screen: Screen) -> None:
+def test_no_text_of_the_repository_drives_the_terminal(harness: Harness, screen: Shell) -> None:
     harness.file("AGENTS.md", b"fine\x1b[2J\x1b[Hgone\n\xe2\x80\xaetxt.exe\n\r\x1b]0;title\x07\n" + b"\x1b[?1049h\n")
     harness.file(".ringfence/config.toml", 'model = "openai:\\u001b[2Jx\\u202e"\n')
     harness.file(".mcp.json", '{"mcpServers": {"a\\u001b[2J\\n": {"command": "x\\u0007\\ny"}}}')

@@ -1,17 +1,16 @@
-"""Tests of the full-screen interface in tmux: a whole conversation with the scripted model, keys in every state, and
+"""Tests of the full-screen interface: a whole conversation with the scripted model, keys in every state, and
 the output that remains.
 """
 
 import os
 import re
 import signal
-import time
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
+from tests.support.marked_processes import new_nap, processes
 from tests.support.screen_harness import ScreenHarness, bash, leave
+from tests.support.waiting import until
 
 
 def test_a_talk_from_the_first_key_to_the_last(harness: ScreenHarness) -> None:
@@ -115,8 +114,9 @@ def blank(screen: str) -> str:
 
 
 def test_ctrl_c_in_every_state(harness: ScreenHarness) -> None:
+    nap = new_nap()
     window = harness.start(
-        [bash("echo $$ > pid; sleep 41233"), bash("curl -s http://example.test/"), {"text": "never"}],
+        [bash(f"echo $$ > pid; sleep {nap}"), bash("curl -s http://example.test/"), {"text": "never"}],
         "--mode",
         "trust-project",
     )
@@ -130,18 +130,19 @@ def test_ctrl_c_in_every_state(harness: ScreenHarness) -> None:
     window.type("ask", "Enter")
     window.until("f no, and say why")
     window.type("C-c")
-    screen = window.gone("f no, and say why")
-    assert screen.count("stopped (") == 2
+    window.until_whole(lambda whole: whole.count("stopped (") == 2)
+    assert "f no, and say why" not in window.screen()
     window.type("C-c")
     window.until("press Ctrl+C again")
     window.type("C-c")
     window.until("LEFT 130")
-    wait_until(lambda: not sleeping("41233"))  # the helper ends its commands after the runner, in a moment
+    until(lambda: not processes(nap))  # the helper ends its commands after the runner, in a moment
 
 
 def test_escape_takes_back_what_waits_and_then_stops(harness: ScreenHarness) -> None:
     """The line of the work in progress says how long it takes, how much was received, and which key ends it."""
-    window = harness.start([bash("sleep 297", "word " * 40)], "--mode", "trust-project")
+    nap = new_nap()
+    window = harness.start([bash(f"sleep {nap}", "word " * 40)], "--mode", "trust-project")
     window.until("sandbox full")
     window.type("go", "Enter")
     window.until("running")
@@ -155,7 +156,7 @@ def test_escape_takes_back_what_waits_and_then_stops(harness: ScreenHarness) -> 
     assert "running" not in window.until("stopped (")
     assert "> and then" in window.screen(), "the input stays"
     leave(window)
-    wait_until(lambda: not sleeping("297"))
+    until(lambda: not processes(nap))
 
 
 def test_a_question_mark_in_an_empty_input_opens_the_help(harness: ScreenHarness) -> None:
@@ -174,7 +175,7 @@ def test_a_question_mark_in_an_empty_input_opens_the_help(harness: ScreenHarness
 
 
 def test_the_output_of_a_stopped_command_stays_and_reaches_the_model(harness: ScreenHarness) -> None:
-    lines = "for n in 1 2 3; do echo line $n; done; sleep 297"
+    lines = f"for n in 1 2 3; do echo line $n; done; sleep {new_nap()}"
     window = harness.start(
         [bash(lines), {"when": "line 3", "text": "I saw it.", "otherwise": {"text": "I saw nothing."}}],
         "--mode",
@@ -214,9 +215,9 @@ def test_a_denial_names_the_key_and_the_command_that_lift_it(harness: ScreenHarn
 
 
 def test_one_key_stops_a_command_and_leaves_what_was_written(harness: ScreenHarness) -> None:
-    window = harness.start([bash("sleep 299"), {"text": "never"}], "--mode", "trust-project")
+    window = harness.start([bash(f"sleep {new_nap()}"), {"text": "never"}], "--mode", "trust-project")
     window.until("sandbox full")
-    window.type("!sleep 298", "Enter")
+    window.type(f"!sleep {new_nap()}", "Enter")
     window.until("running")
     window.type("C-c")
     screen = window.until("stopped; press Ctrl+C again to leave")
@@ -236,34 +237,20 @@ def test_one_key_stops_a_command_and_leaves_what_was_written(harness: ScreenHarn
     leave(window)
 
 
-def sleeping(seconds: str) -> list[str]:
-    """Processes `sleep SECONDS` on this machine."""
-    found = []
-    for folder in Path("/proc").iterdir():
-        try:
-            words = (folder / "cmdline").read_bytes().split(b"\0") if folder.name.isdigit() else []
-        except OSError:
-            continue
-        if words[:2] == [b"sleep", seconds.encode()]:
-            found.append(folder.name)
-    return found
-
-
 @pytest.mark.parametrize("how", ["hangup", "killed"])
 def test_a_terminal_that_dies_leaves_nothing_behind_but_the_session(harness: ScreenHarness, how: str) -> None:
-    seconds = {"hangup": "41231", "killed": "41232"}[how]
-    window = harness.start([bash(f"sleep {seconds}", "I sleep.")], "--mode", "trust-project")
+    nap = new_nap()
+    window = harness.start([bash(f"sleep {nap}", "I sleep.")], "--mode", "trust-project")
     window.type("sleep", "Enter")
     window.until("running")
-    wait_until(lambda: bool(sleeping(seconds)))
+    until(lambda: processes(nap))
     if how == "hangup":
         window.close()
         harness.windows.clear()
     else:
-        child = int(Path(f"/proc/{window.pid()}/task/{window.pid()}/children").read_text().split()[0])
-        os.kill(child, signal.SIGTERM)
+        os.kill(window.pid, signal.SIGTERM)
         window.until("LEFT 143")
-    wait_until(lambda: not sleeping(seconds))
+    until(lambda: not processes(nap))
     window = harness.start([{"text": "I am back."}], "-c")
     screen = window.until("resumed")
     assert "sleep" in screen
@@ -272,17 +259,10 @@ def test_a_terminal_that_dies_leaves_nothing_behind_but_the_session(harness: Scr
     leave(window)
 
 
-def wait_until(what: Callable[[], bool]) -> None:
-    end = time.monotonic() + 120
-    while not what():
-        assert time.monotonic() < end
-        time.sleep(0.05)
-
-
 @pytest.mark.threat("T112")
 def test_a_paste_of_ten_thousand_lines_is_one_word_until_it_is_sent(harness: ScreenHarness) -> None:
     lines = [f"line {number} of what was pasted" for number in range(10_000)]
-    window = harness.start([{"text": "Read it."}])
+    window = harness.start_in_tmux([{"text": "Read it."}])
     window.until("sandbox full")
     window.type("see ")
     window.paste("\n".join(lines) + "\x03\x04")
@@ -316,13 +296,11 @@ def test_the_last_answer_goes_into_the_clipboard_and_drives_nothing(harness: Scr
     window = harness.start([{"text": "Take \x1b[31mthis\x1b[201~:\n\n\tcode"}])
     screen = window.until("sandbox full")
     assert "default - script.json - " in screen, "a terminal without UTF-8 gets marks that it has"
-    window._do("set-option", "-s", "set-clipboard", "on")
     window.type("go", "Enter")
     window.until("done (1 request)")
     window.type("/copy", "Enter")
     window.until("sent to the clipboard")
-    wait_until(lambda: bool(window._do("list-buffers").strip()))
-    assert window._do("show-buffer") == "Take ␛[31mthis␛[201~:\n\n\tcode"
+    assert window.clipboard[-1] == "Take ␛[31mthis␛[201~:\n\n\tcode"
     leave(window)
 
 
@@ -334,7 +312,7 @@ def test_what_comes_with_a_paste_or_in_a_heap_is_not_typed(harness: ScreenHarnes
     window.until("/quit")
     window.type("C-c")
     window.gone("/quit")
-    window.type("C-c", "-l", "one\r!touch bad2\r/quit\r")  # a terminal that marks no paste
+    window.type("C-c", "one\r!touch bad2\r/quit\r")  # a terminal that marks no paste
     window.until("bad2")
     window.type("C-c", "!", "Enter")
     window.until("runs a command of yours")
@@ -354,18 +332,21 @@ def test_a_window_that_changes_its_size_shows_nothing_twice(harness: ScreenHarne
     for columns, rows in ((60, 30), (40, 30), (110, 50), (80, 24)):
         window.resize(columns, rows)
         window.type("x")  # drawn for the new size, with this letter
-        wait_until(lambda: "typed19x" in "".join(line.strip() for line in window.screen().split("\n")))
+        window.until_screen(lambda screen: "typed19x" in _unbroken(screen))
         whole = window.until("default")
-        joined = "".join(line.strip() for line in whole.split("\n"))
-        assert joined.count("typed0") == 1, whole
+        assert _unbroken(whole).count("typed0") == 1, whole
         assert whole.count("default ·") == 1, whole
         window.type("BSpace")
-        wait_until(lambda: "typed19x" not in "".join(line.strip() for line in window.screen().split("\n")))
+        window.until_screen(lambda screen: "typed19x" not in _unbroken(screen))
     window.type("Enter")
     window.until("word199")
     whole = window.until("done (1 request)")
-    assert "".join(line.strip() for line in whole.split("\n")).count("typed0") == 1, whole
+    assert _unbroken(whole).count("typed0") == 1, whole
     leave(window)
+
+
+def _unbroken(screen: str) -> str:
+    return "".join(line.strip() for line in screen.split("\n"))
 
 
 def test_keys_that_help_to_write(harness: ScreenHarness) -> None:
@@ -394,7 +375,7 @@ def test_keys_that_help_to_write(harness: ScreenHarness) -> None:
     window.type("Tab", "acc", "Enter")
     window.until("the mode is now accept-edits")
     window.type("BTab", "BTab")
-    wait_until(lambda: "\nplan ·" in window.screen())
+    window.until_screen(lambda screen: "\nplan ·" in screen)
     window.type("/cost")
     window.until("  /cost  show tokens and cost")
     window.type("Enter")
@@ -407,7 +388,7 @@ def test_keys_that_help_to_write(harness: ScreenHarness) -> None:
     window.type("C-r", "closely")
     window.until("? closely")
     window.type("Enter")
-    wait_until(lambda: "> look at @src/alpha.py closely" in window.screen())
+    window.until_screen(lambda screen: "> look at @src/alpha.py closely" in screen)
     window.type("C-c", "C-g")
     window.until("from the editor")
     window.type("C-c", "!echo mine", "Enter")
@@ -416,7 +397,7 @@ def test_keys_that_help_to_write(harness: ScreenHarness) -> None:
     window = harness.start([{"text": "Again."}])
     window.until("sandbox full")
     window.type("Up", "Up", "Up")
-    wait_until(lambda: "/mode accept-edits" in window.screen().partition("sandbox    full")[2])
+    window.until_screen(lambda screen: "/mode accept-edits" in screen.partition("sandbox    full")[2])
     leave(window)
     history = harness.state / "history"
     assert history.stat().st_mode & 0o777 == 0o600

@@ -1,18 +1,18 @@
-"""Golden screens of the answers to /commands and of lists, at 80 columns, from the real program in tmux."""
+"""Golden screens of the answers to /commands and of lists, at 80 columns, from the real program."""
 
 import os
 import re
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.support import forked_agent
 from tests.support.places import TESTS
 from tests.support.screen_harness import AGENT, ScreenHarness, bash, leave
-from tests.support.tmux import Tmux
+from tests.support.terminal_screen import Screen
 
 GOLDEN = TESTS / "golden" / "screen" / "commands.txt"
 ANSWER = "It **works**.\n\n| file | change |\n|---|---|\n| calc.py | `add` adds |\n"
@@ -83,7 +83,7 @@ def test_the_answers_of_commands_and_the_lists_are_golden(short: ScreenHarness) 
     seen.append(f"==== the menu\n{window.screen().rpartition('> /')[2].rstrip()}")
     window.type("Escape")
     leave(window)
-    done = subprocess.run([AGENT, "sessions"], cwd=short.work, env=short.environ, capture_output=True, text=True)
+    done = forked_agent.run([AGENT, "sessions"], cwd=short.work, env=short.environ, capture_output=True, text=True)
     seen.append(f"==== agent sessions\n{done.stdout.rstrip()}")
     window = short.start([{"text": "never"}], "--resume", size=(80, 24))
     window.until("Enter selects")
@@ -102,13 +102,13 @@ def test_the_answers_of_commands_and_the_lists_are_golden(short: ScreenHarness) 
     assert text == GOLDEN.read_text("utf-8"), f"UPDATE_GOLDEN=1 writes {GOLDEN.name} anew"
 
 
-def answered(window: Tmux, line: str, end: str) -> str:
+def answered(window: Screen, line: str, end: str) -> str:
     """Return the answer to the command `line`, once it contains `end`."""
     whole = window.until_whole(lambda screen: end in screen.rpartition(f"> {line}\n")[2])
-    return whole.rpartition(f"> {line}\n")[2].partition("\n> ")[0].strip("\n")
+    return whole.rpartition(f"> {line}\n")[2].partition("\n>\n")[0].strip("\n")
 
 
-def lists(window: Tmux) -> str:
+def lists(window: Screen) -> str:
     """Return the rows of the open list, without those of the scrollback."""
     rows = window.screen().rstrip().split("\n")
     query = max(at for at, row in enumerate(rows) if row.rstrip() == "?")

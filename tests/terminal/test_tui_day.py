@@ -79,7 +79,7 @@ def test_a_whole_day(harness: ScreenHarness) -> None:
         )
         seen.append(f"==== {name}\n" + "\n".join(row.rstrip() for row in kept.split("\n")).strip("\n"))
 
-    window = harness.start(TURNS, size=(100, 40))
+    window = harness.start_in_tmux(TURNS, size=(100, 40))
     window.type("why is the count wrong?", "Enter")
     window.until("done (2 requests)")
     window.type("mend it", "Enter")

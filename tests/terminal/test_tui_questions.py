@@ -1,12 +1,12 @@
-"""Tests of the questions of the gate in tmux: every key of the card and its effect."""
+"""Tests of the questions of the gate at a terminal: every key of the card and its effect."""
 
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from runner.frontends.tui.panel import CAREFUL
 from tests.support.layers import overlays_work
 from tests.support.screen_harness import ScreenHarness, bash, leave
 
@@ -58,8 +58,9 @@ def test_every_key_of_a_card(harness: ScreenHarness) -> None:
     window.press("A", "Sixth.")
     window.until("more rows")
     window.press("y", "not approved yet")
-    for _ in range(12):
-        window.type("NPage")
+    while "more rows" in (before := window.screen()):
+        window.type("NPage")  # one after the other: keys that come at once are a paste
+        window.until_screen(lambda screen, before=before: screen != before)
     window.press("y", "All of it is over.")
     window.type("C-d")
     window.until("LEFT 0")
@@ -83,9 +84,9 @@ def test_a_paste_into_a_card_is_no_answer(harness: ScreenHarness) -> None:
     window = harness.start([bash("touch a.txt"), {"text": "So be it."}])
     window.type("go", "Enter")
     window.until("y yes, once")
-    time.sleep(1.5)  # the guard is over: the paste alone is what is tried here
+    window.rest(CAREFUL)  # the card takes keys: the paste alone is what is tried here
     for _ in range(5):
-        window.type("-l", "yyyyyyyysssspp11y")  # what a terminal without bracketed paste sends
+        window.type("yyyyyyyysssspp11y")  # what a terminal without bracketed paste sends
     window.press("n", "So be it.")
     window.type("C-d")
     window.until("LEFT 0")

@@ -1,4 +1,4 @@
-"""Tests of a window that changes its size during work: nothing shown is lost or shown twice."""
+"""Tests of a window that changes its size during work: nothing shown is lost or shown twice. In tmux, which wraps rows again."""
 
 import io
 import re
@@ -23,7 +23,7 @@ SCRIPT = f"echo {'long ' * 15}; sleep 0.3; echo a; echo b; sleep 0.3; echo c; un
 @pytest.mark.parametrize("widths", [(70, 60, 50, 64, 80, 40, 90), (109, 108, 60, 100), (30, 80, 30, 110)])
 def test_what_went_up_stays_and_what_is_live_is_there_once(harness: ScreenHarness, widths: tuple[int, ...]) -> None:
     text = "\n".join(f"- {item}" for item in ITEMS)
-    window = harness.start([bash(SCRIPT, text), {"text": "The end."}], "--mode", "trust-project")
+    window = harness.start_in_tmux([bash(SCRIPT, text), {"text": "The end."}], "--mode", "trust-project")
     window.type("go", "Enter")
     window.until("│ c")
     typed = ""

@@ -16,9 +16,11 @@ from runner.frontends.tui.screen import Screen, text_rows
 from runner.frontends.tui.theme import DARK, LIGHT, PLAIN, Theme, theme_for
 from runner.messages import Usage
 from runner.text.sanitize import visible
+from tests.support import terminal_screen
 from tests.support.cards import card_of
 from tests.support.places import TESTS
 from tests.support.screen_story import STORY, finished, judged
+from tests.support.terminal_screen import ScreenTerminal
 from tests.support.tmux import Tmux
 
 SGR = re.compile(r"\x1b\[([\d;]*)m")
@@ -86,7 +88,12 @@ def test_a_terminal_shows_just_these_rows(columns: int, rows: int, tmp_path: Pat
         shown.take(event)
     out = shown.done()
     (tmp_path / "out").write_text(out, "utf-8")
-    window = Tmux(tmp_path, tmp_path, {**os.environ, "LC_ALL": "C.UTF-8"}, "cat", "out", size=(columns, rows))
+    environ, size = {**os.environ, "LC_ALL": "C.UTF-8"}, (columns, rows)
+    window: terminal_screen.Screen
+    if size == (80, 24):
+        window = Tmux(tmp_path, tmp_path, environ, "cat", "out", size=size)
+    else:
+        window = ScreenTerminal(tmp_path, environ, "cat", "out", size=size)
     try:
         seen = window.until("LEFT 0").split("LEFT 0")[0].rstrip("\n").split("\n")
         assert window.driven() == []

@@ -19,7 +19,7 @@ from runner.problems import Exit
 from runner.providers.scripted import Turn
 from tests.support import forked_agent
 from tests.support.conversation import ScriptedUser, bash, play_conversation, shown_text
-from tests.support.tmux import Tmux
+from tests.support.terminal_screen import ScreenTerminal
 
 AGENT = str(Path(sys.executable).with_name("agent"))
 GIT = ("git", "-c", "user.name=a", "-c", "user.email=a@example.org")
@@ -59,7 +59,7 @@ class Harness:
     def agent(self, *words: str) -> subprocess.CompletedProcess[str]:
         return forked_agent.run(
             [AGENT, *words],
-            cwd=self.w, env=self.environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120,
+            cwd=self.w, env=self.environ, stdin=subprocess.DEVNULL, capture_output=True, text=True,
         )  # fmt: skip
 
     def model(self, *calls: tuple[str, dict[str, str]]) -> Path:
@@ -262,7 +262,7 @@ def test_on_a_real_terminal(base: Path) -> None:
     harness = Harness(base)
     script = harness.model(("bash", {"command": "rm -rf src; echo two > a.txt"}))
     words = ("--mode", "trust-project", "--model", f"scripted:{script}")
-    window = Tmux(base, harness.w, harness.environ, AGENT, "--plain", *words)
+    window = ScreenTerminal(harness.w, harness.environ, AGENT, "--plain", *words)
     try:
         window.until("/quit to leave")
         window.type("go", "Enter")

@@ -1,11 +1,8 @@
 """Warm commands at a terminal: what a user sees and types is the same as without the resident process."""
 
 import contextlib
-import fcntl
 import os
 import re
-import struct
-import termios
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -30,7 +27,7 @@ def shell(screen: Terminal) -> None:
     screen.until(prompt, 2)
     screen.type("echo be''gun; read x; until stty size | grep '31 97'; do sleep 0.1; done\r")
     screen.until("begun")
-    fcntl.ioctl(screen._descriptor, termios.TIOCSWINSZ, struct.pack("HHHH", 31, 97, 0, 0))
+    screen.set_size(97, 31)
     screen.type("\r")
     screen.until(prompt, 3)
     screen.type("echo re''ady; cat\r")
@@ -76,8 +73,7 @@ ROWS: list[tuple[str, tuple[str, ...], Callable[[Terminal], None], int]] = [
 
 def seen(place: CliHarness, words: tuple[str, ...], play: Callable[[Terminal], None]) -> tuple[int, str, list[str]]:
     (place.work / "new").unlink(missing_ok=True)
-    screen = Terminal([AGENT, *words], place.work, {**place.environ, "TERM": "xterm-256color"})
-    fcntl.ioctl(screen._descriptor, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    screen = Terminal([AGENT, *words], place.work, {**place.environ, "TERM": "xterm-256color"}, size=(80, 24))
     with contextlib.closing(screen):
         play(screen)
         code = screen.end()
