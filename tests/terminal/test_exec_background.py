@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.request
 from pathlib import Path
 
@@ -15,9 +14,9 @@ import pytest
 
 from runner.audit.log import AuditLog
 from tests.support.cli_harness import AGENT, CliHarness
+from tests.support.waiting import has_ended, until
 
 START = ("exec", "--mode", "trust-project", "--background")
-PATIENCE = 60.0  # seconds
 
 
 @pytest.fixture
@@ -55,29 +54,9 @@ def descendants(pid: int) -> set[int]:
     return found
 
 
-def gone(pids: set[int]) -> bool:
-    """Return True if every process has ended, before the patience ends. A zombie has ended."""
-    until = time.monotonic() + PATIENCE
-    while time.monotonic() < until:
-        if not any(_runs(pid) for pid in pids):
-            return True
-        time.sleep(0.05)
-    return False
-
-
-def _runs(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-
-
-def free_port() -> int:
-    """Return a free port below those that the system hands out, so that no other program gets it meanwhile."""
-    for port in range(20_100 + os.getpid() % 10_000, 32_768):
-        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            return port
-    raise AssertionError("no port is free")
+def gone(pids: set[int]) -> None:
+    """Wait until every process has ended. A zombie has ended."""
+    until(lambda: all(map(has_ended, pids)))
 
 
 @pytest.mark.threat("T159")
@@ -88,17 +67,15 @@ def test_a_server_is_listed_read_forwarded_and_stopped(user: CliHarness) -> None
     name = done.stdout.strip()
     assert (done.returncode, done.stdout) == (0, f"{name}\n")
     assert f"agent processes stop {name}" in done.stderr
-    until = time.monotonic() + PATIENCE
-    while not (listed := rows(user))[0]["ports"] and time.monotonic() < until:
-        time.sleep(0.1)
+    supervisor = supervisor_of(user)
+    until(lambda: rows(user)[0]["ports"], of=supervisor)
+    listed = rows(user)
     assert [(row["id"], row["running"], row["ports"]) for row in listed] == [(name, True, [3000])]
     assert user.agent("processes", "output", name).stdout.startswith("begun\n")
     assert "3000" in user.agent("ports").stdout
-    port = free_port()
-    assert user.agent("ports", "forward", "3000", str(port)).returncode == 0
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/page", timeout=PATIENCE) as answer:
+    url = user.agent("ports", "forward", "3000", "0").stdout.partition(" leads to port 3000 of ")[0]
+    with urllib.request.urlopen(f"{url}/page") as answer:
         assert answer.read() == b"served from the sandbox\n"
-    supervisor = supervisor_of(user)
     assert os.getsid(supervisor) == supervisor, "it has no terminal"
     assert {os.readlink(f"/proc/{supervisor}/fd/{stream}") for stream in (0, 1, 2)} == {os.devnull}
     tree = descendants(supervisor)
@@ -106,7 +83,7 @@ def test_a_server_is_listed_read_forwarded_and_stopped(user: CliHarness) -> None
     stopped = user.agent("processes", "stop", name)
     assert (stopped.returncode, stopped.stderr) == (0, "")
     assert stopped.stdout.startswith(f"{name} ended (cancelled)")
-    assert gone({supervisor, *tree})
+    gone({supervisor, *tree})
     assert list((user.base / "state" / "control").iterdir()) == []
     with contextlib.closing(AuditLog.open(user.base / "state" / "audit.db")) as audit:
         counts = {kind: len(list(audit.rows(kind=kind))) for kind in ("decided", "started", "forwarded", "finished")}
@@ -120,7 +97,7 @@ def test_the_tree_ends_with_its_supervisor(user: CliHarness, number: signal.Sign
     os.set_inheritable(write, True)
     done = subprocess.run(
         [AGENT, *START, "--json", "sleep 600 & setsid sleep 600 & wait"],
-        cwd=user.work, env=user.environ, capture_output=True, stdin=subprocess.DEVNULL, close_fds=False, timeout=120,
+        cwd=user.work, env=user.environ, capture_output=True, stdin=subprocess.DEVNULL, close_fds=False,
     )  # fmt: skip
     os.close(write)
     assert done.returncode == 0, done.stderr
@@ -131,7 +108,7 @@ def test_the_tree_ends_with_its_supervisor(user: CliHarness, number: signal.Sign
     tree = descendants(supervisor)
     assert tree
     os.kill(supervisor, number)
-    assert gone({supervisor, *tree})
+    gone({supervisor, *tree})
     assert rows(user) == []
 
 
@@ -160,9 +137,6 @@ def test_what_cannot_run_starts_nothing(
 def test_only_a_time_that_was_set_ends_it(user: CliHarness) -> None:
     name = user.agent(*START, "--timeout", "0.5", "sleep 600").stdout.strip()
     assert name
-    until = time.monotonic() + PATIENCE
-    while (outcome := user.audit()[0]["outcome"]) is None:
-        assert time.monotonic() < until
-        time.sleep(0.2)
+    outcome = until(lambda: user.audit()[0]["outcome"])
     assert isinstance(outcome, dict)
     assert outcome["ended_by"] == "wall"

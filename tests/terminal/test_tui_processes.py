@@ -1,12 +1,14 @@
 """Tests of background processes at the screen and from another terminal, with the real sandbox and a scripted model."""
 
 import json
+import re
 import socket
 import subprocess
 import urllib.request
 
 import pytest
 
+from tests.support import forked_agent
 from tests.support.screen_harness import AGENT, ScreenHarness, leave
 
 DONE: list[dict[str, object]] = [{"text": "It runs."}]
@@ -17,7 +19,7 @@ def background(command: str) -> dict[str, object]:
 
 
 def agent(harness: ScreenHarness, *words: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run([AGENT, *words], env=harness.environ, cwd="/", capture_output=True, text=True, timeout=120)
+    return forked_agent.run([AGENT, *words], env=harness.environ, cwd="/", capture_output=True, text=True)
 
 
 def test_processes_are_listed_read_and_stopped(harness: ScreenHarness) -> None:
@@ -52,11 +54,11 @@ def test_a_port_is_listed_and_forwarded(harness: ScreenHarness) -> None:
     window.type("go", "Enter")
     window.until("done (2 requests)")
     window.until("· 1 process, port 3000 ·")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    window.type(f"/ports forward 3000 {port}", "Enter")
-    window.until(f"http://127.0.0.1:{port} leads to port 3000 of p1")
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/page", timeout=60) as answer:
+    window.type("/ports forward 3000 0", "Enter")
+    opened = re.search(r"http://127\.0\.0\.1:([0-9]+) leads", window.until("leads to port 3000 of p1"))
+    assert opened is not None
+    port = int(opened[1])
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/page") as answer:
         assert answer.read() == b"served from the sandbox\n"
     rows = [json.loads(line) for line in agent(harness, "ports", "--json").stdout.splitlines()]
     assert [(row["port"], row["forwarded"]) for row in rows] == [(3000, [port])]
@@ -67,5 +69,5 @@ def test_a_port_is_listed_and_forwarded(harness: ScreenHarness) -> None:
     window.type("/processes stop p1", "Enter")
     window.until(f"127.0.0.1:{port}, forwarded to port 3000 of p1, is closed")
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.1", port), 60)
+        socket.create_connection(("127.0.0.1", port))
     leave(window)
