@@ -22,13 +22,13 @@ from tests.adversary.attacks import ATTACKS
 from tests.adversary.attacks_servers import READS, SERVERS, UNAPPROVED
 from tests.adversary.outcome import Told, matched, recorded, texts
 from tests.support import forked_agent
+from tests.support.agent_program import AGENT
 from tests.support.model_server import serving
 from tests.support.sandbox_bench import NOBODY, ROOT
 from tests.support.server_session import HOSTILE
 from tests.support.terminal_screen import ScreenTerminal
 from tests.support.waiting import until
 
-AGENT = str(Path(sys.executable).with_name("agent"))
 GIT = ("git", "-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=main")
 # Background commands that run beside the attacks: one only reads, and one writes. The second is ended when an attack
 # creates an auto-run file, because its folders are watched as well.

@@ -32,9 +32,10 @@ from tests.escapes.attempts_network import ATTEMPTS as NETWORK
 from tests.escapes.attempts_processes import ATTEMPTS as PROCESSES
 from tests.escapes.attempts_workspace import ATTEMPTS as WORKSPACE
 from tests.escapes.world import ADDRESS, Stage, World, compiled
+from tests.support import agent_program
 
 ATTEMPTS: tuple[Attempt, ...] = (*FILES, *NETWORK, *KERNEL, *PROCESSES, *WORKSPACE)
-AGENT = Path(sys.executable).parent / "agent"
+AGENT = Path(agent_program.AGENT)
 LAYERED = Path(__file__).with_name("layered_agent.py")
 LAUNCHER = Path(__file__).with_name("forking_launcher.py")
 LIMITS = {"pids": "256", "memory": "512M", "file": "64M", "output": "2M", "disk": "256M"}

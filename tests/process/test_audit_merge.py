@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from runner.audit.stores.sqlite import write_merged
 from runner.audit.verify import BrokenChain, Expected, ExpectedRecord, VerifiedLog, verify
 from sandbox.backend import Outcome
 from tests.support import forked_agent
+from tests.support.agent_program import AGENT
 from tests.support.audit_records import allowed, fill, info, refusal, unfenced
 from tests.support.waiting import until
 
@@ -239,7 +239,7 @@ def test_the_command(tmp_path: Path) -> None:
     turns(one, two)
 
     def said(*words: str, code: int = 0) -> str:
-        command = [str(Path(sys.executable).parent / "agent"), "audit", *words]
+        command = [AGENT, "audit", *words]
         done = forked_agent.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
         assert done.returncode == code, done.stdout + done.stderr
         return done.stdout + done.stderr

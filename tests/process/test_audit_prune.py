@@ -31,6 +31,7 @@ from runner.audit.stores import sqlite_file
 from runner.audit.verify import ExpectedRecord, VerifiedLog, verify
 from sandbox.backend import Outcome
 from tests.support import forked_agent
+from tests.support.agent_program import AGENT
 from tests.support.audit_records import allowed, info, refusal, unfenced
 from tests.support.places import ROOT
 from tests.support.sealed_records import SIGNER, broken, resealed, whole
@@ -288,7 +289,7 @@ def test_the_command(tmp_path: Path) -> None:
     fillers = {"PATH": os.environ["PATH"], "HOME": str(home), "RINGFENCE_STATE_DIR": str(state)}
 
     def said(*words: str, code: int = 0) -> str:
-        command = [str(Path(sys.executable).parent / "agent"), "audit", *words]
+        command = [AGENT, "audit", *words]
         done = forked_agent.run(command, env=fillers, capture_output=True, text=True, stdin=subprocess.DEVNULL)
         assert done.returncode == code, done.stdout + done.stderr
         return done.stdout + done.stderr

@@ -28,6 +28,7 @@ from runner.audit.reports.suggest_rules import SuggestedRule, combine, parse_rul
 from runner.audit.reports.suggest_text import report_json, report_text
 from runner.gate.suggest import read_rules
 from tests.support import forked_agent, grant_questions
+from tests.support.agent_program import AGENT
 from tests.support.golden_records import golden
 
 EXAMPLES = (
@@ -362,9 +363,8 @@ def test_the_command_says_so_and_changes_nothing(tmp_path: Path) -> None:
     """The whole way: what the real gate denied, suggested, put into the configuration, and allowed."""
     import os
     import subprocess
-    import sys
 
-    agent = str(Path(sys.executable).with_name("agent"))
+    agent = AGENT
     work, home = tmp_path / "work", tmp_path / "home"
     work.mkdir()
     home.mkdir()

@@ -4,7 +4,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,10 +18,10 @@ from runner.audit.records import Refusal, SessionInfo
 from runner.audit.tail import Follower
 from sandbox.backend import Outcome
 from tests.support import forked_agent
+from tests.support.agent_program import AGENT
 from tests.support.audit_records import unfenced
 from tests.support.waiting import until
 
-AGENT = str(Path(sys.executable).with_name("agent"))
 INFO = SessionInfo("default", "/w", True, None)
 WRONG = Problem("`command` is missing", "the tool wants one", "give one")
 

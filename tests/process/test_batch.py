@@ -34,10 +34,10 @@ from runner.problems import Exit, Stopped
 from runner.secrets.secret import _registered
 from runner.text.gunzip import PackedError
 from tests.support import forked_agent
+from tests.support.agent_program import AGENT
 from tests.support.marked_processes import new_nap
 from tests.support.waiting import until
 
-AGENT = str(Path(sys.executable).with_name("agent"))
 QUICK = """
 [[turn]]
 text = "I write."

@@ -15,8 +15,7 @@ import pytest
 from runner.cli.app import whole_command
 from runner.cli.command_table import COMMANDS as TABLE
 from tests.support import forked_agent
-
-AGENT = str(Path(sys.executable).parent / "agent")
+from tests.support.agent_program import AGENT
 
 
 def commands(group: Any, before: str = "") -> list[str]:

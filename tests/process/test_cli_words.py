@@ -2,7 +2,6 @@
 
 import errno
 import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
@@ -27,6 +26,7 @@ from runner.sessions.store import JournalError, SessionError
 from sandbox.backend import Outcome, SandboxUnavailable
 from sandbox.container.daemon import NoDaemon
 from sandbox.linux.helper_process import ProcessLimitReached, starting_process
+from tests.support.agent_program import AGENT
 from tests.support.places import ROOT
 
 # words after `agent exec`, what they mean
@@ -281,7 +281,7 @@ def test_only_a_limit_on_processes_is_an_error_of_its_own_where_one_is_started(
 
 @pytest.mark.parametrize("most", [5, 6, 8, 11, 14, 17, 20, 24])
 def test_few_open_files_are_told_as_such_and_nothing_half_confined_runs(most: int, tmp_path: Path) -> None:
-    agent, work = Path(sys.executable).with_name("agent"), tmp_path / "work"
+    agent, work = AGENT, tmp_path / "work"
     work.mkdir()
     done = subprocess.run(
         ["bash", "-c", f'ulimit -n {most}; exec "$@"', "bash", agent, "exec", "--unattended", "pwd"],

@@ -25,6 +25,7 @@ from runner.frontends.slash.registry import COMMANDS
 from runner.gate.policy_tools.tables import parse_table
 from runner.providers.script_file import KEYS, read_script
 from tests.support import forked_agent
+from tests.support.agent_program import AGENT
 from tests.support.places import ROOT
 
 DOCS = ROOT / "docs"
@@ -151,7 +152,7 @@ def test_the_page_about_the_files_of_the_program_names_each_of_them(tmp_path: Pa
     workspace = tmp_path / "workspace"
     workspace.mkdir()
     environ = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
-    command = [str(Path(sys.executable).with_name("agent")), "run", "--mode", "trust-project", "work"]
+    command = [AGENT, "run", "--mode", "trust-project", "work"]
     forked_agent.run(
         [*command, "--model", f"scripted:{script}"], cwd=workspace, env=environ, check=True, capture_output=True
     )

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,9 +11,8 @@ from runner.config import load
 from runner.doctor.models import models
 from runner.doctor.report import CheckResult, CheckState, _container, _read, _unavailable_result, namespaces
 from sandbox.backend import ContainerOptions, SandboxUnavailable, helper_failed
+from tests.support.agent_program import AGENT
 from tests.support.sandbox_bench import NO_NAMESPACES
-
-AGENT = str(Path(sys.executable).parent / "agent")
 
 # fmt: off
 SWITCHES: list[tuple[bool, str, str, str, CheckState, str, str]] = [

@@ -9,7 +9,6 @@ import os
 import re
 import shutil
 import sqlite3
-import sys
 from pathlib import Path
 
 import pytest
@@ -24,9 +23,9 @@ from runner.gate.grants.codec import from_json, to_json
 from runner.sessions.export import parts
 from runner.sessions.tree import Tree
 from tests.support import forked_agent
+from tests.support.agent_program import AGENT
 from tests.support.places import TESTS
 
-AGENT = str(Path(sys.executable).parent / "agent")
 OLD_NAMES = ("policy/walk.py", "policy/classify.py", "policy/terms.py", "policy/commands/")
 
 

@@ -5,7 +5,6 @@ import contextlib
 import socket
 import ssl
 import subprocess
-import sys
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -21,6 +20,7 @@ from sandbox.egress.dialer import Dialer
 from sandbox.egress.ledger import EgressRefused
 from sandbox.egress.upstream import proxy_address
 from tests.support import forked_agent
+from tests.support.agent_program import AGENT
 from tests.support.egress_network import Names, certificate, proxying, serving
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -257,9 +257,6 @@ class _Once(threading.Thread):
         if head:
             self.asked.append(head.partition(b"\r\n")[0])
             sock.sendall(answer)
-
-
-AGENT = str(Path(sys.executable).parent / "agent")
 
 
 @pytest.mark.threat("T142")

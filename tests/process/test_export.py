@@ -7,7 +7,6 @@ import os
 import re
 import stat
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -20,12 +19,12 @@ from runner.audit.log import AuditLog
 from runner.audit.records import Refusal
 from runner.problems import Stopped
 from tests.support import forked_agent
+from tests.support.agent_program import AGENT
 from tests.support.audit_records import fill, info
 from tests.support.places import TESTS
 from tests.support.sample_decisions import HOSTILE, SHOP, hostile_log, ordinary_decisions, sample_log
 from tests.support.sarif_checks import valid
 
-AGENT = str(Path(sys.executable).parent / "agent")
 GOLDEN = TESTS / "golden"
 
 

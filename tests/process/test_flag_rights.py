@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,10 +23,10 @@ from runner.frontends.exec.argv import without_values
 from runner.gate.flag_rights import MOST, notices, parse_flag_rights
 from runner.problems import Exit, Stopped
 from tests.support import forked_agent
+from tests.support.agent_program import AGENT
 from tests.support.law import examples
 from tests.support.permission_machine import BOOK, machine, profile, ruling
 
-AGENT = str(Path(sys.executable).parent / "agent")
 A, Q, D = Ruling.ALLOW, Ruling.ASK, Ruling.DENY
 LOOK, WORK = Rights.READ_ONLY, Rights.WORKSPACE_WRITE
 

@@ -2,14 +2,12 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.support import forked_agent
-
-AGENT = str(Path(sys.executable).with_name("agent"))
+from tests.support.agent_program import AGENT
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from runner.frontends.guard.settings_change import VARIABLE, HookOptions, hook_f
 from runner.frontends.guard.shell_prefix import prefixed_words, shell_script
 from runner.frontends.guard.tokens import rewritten
 from runner.problems import Stopped
+from tests.support import agent_program
 
 WORD = "0123456789abcdef" * 2
 
@@ -282,7 +283,7 @@ def test_the_canary_tries_both_mechanisms(
 ) -> None:
     import sys
 
-    monkeypatch.setattr("sys.argv", [str(Path(sys.executable).with_name("agent"))])
+    monkeypatch.setattr("sys.argv", [agent_program.AGENT])
     environ, _ = installed(tmp_path, HookOptions("trust-project"), None)
     (tmp_path / "bin").mkdir()
     program = tmp_path / "bin" / "claude"

@@ -15,6 +15,7 @@ from runner.frontends.guard.guard_status import guard_status
 from runner.frontends.guard.installation import apply_changes, planned_installation, planned_removal
 from runner.frontends.guard.settings_change import HookOptions
 from runner.problems import Stopped
+from tests.support import agent_program
 
 OPTIONS = HookOptions("trust-project", replace_shell=True)
 CONFIG, POLICY = ".codex/config.toml", ".gemini/policies/ringfence-guard.toml"
@@ -235,7 +236,7 @@ def test_the_canary_says_what_holds(
     heeds: str, hooked: CanaryResult, shell: CanaryResult, why: str, tmp_path: Path
 ) -> None:
     program = tmp_path / "codex"
-    agent = str(Path(sys.executable).with_name("agent"))
+    agent = agent_program.AGENT
     program.write_text(AGENT.replace("{python}", sys.executable).replace("{heeds}", heeds).replace("{agent}", agent))
     program.chmod(0o755)
     found = environ(tmp_path) | {"PATH": f"{tmp_path}:{os.defpath}"}

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from runner.secrets.helper_command import Helper, HelperFailed, ask_helper
+from tests.support.agent_program import AGENT
 from tests.support.marked_processes import new_nap, processes
 from tests.support.waiting import until
 
@@ -122,7 +123,7 @@ def test_a_signal_that_ends_us_ends_it_too(number: signal.Signals, tmp_path: Pat
     folder.mkdir(parents=True)
     line = f'helper = ["/bin/sh", "-c", "trap : TERM HUP; sleep {nap} & wait; wait"]\nhelper_timeout = 600\n'
     (folder / "config.toml").write_text(f"[auth.anthropic]\n{line}")
-    agent = str(Path(sys.executable).parent / "agent")
+    agent = AGENT
     # These tests may have been started by nohup, and what is ignored is inherited.
     words = ["/usr/bin/env", f"--default-signal={number.value}", agent, "auth", "status", "anthropic"]
     status = subprocess.Popen(words, env={"HOME": str(tmp_path), "PATH": "/usr/bin"}, cwd=tmp_path)

@@ -18,10 +18,10 @@ from runner.jobs.schedule import Interval, OneShot
 from runner.jobs.store import JobStore
 from runner.problems import Exit, Stopped
 from tests.support import forked_agent
+from tests.support.agent_program import AGENT
 from tests.support.marked_processes import new_nap, processes
 from tests.support.waiting import until
 
-AGENT = str(Path(sys.executable).with_name("agent"))
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 DAY = 86400
 

@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -30,9 +29,9 @@ from runner.providers.remotes import PROVIDERS
 from runner.secrets.resolve import VARIABLES, FoundKey, KeyRequest, find
 from runner.secrets.secret import Secret, SecretError, ending, without_parts
 from tests.support import forked_agent
+from tests.support.agent_program import AGENT
 from tests.support.model_server import ModelServer, serving
 
-AGENT = str(Path(sys.executable).parent / "agent")
 KEY = "sk-Zq81mVxT04Wr9dLkwrong"
 OTHER = "sk-or-77hTgB2nQpXe5uYi"
 

@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from http.server import HTTPServer
@@ -13,9 +12,8 @@ import pytest
 
 from runner.problems import Exit
 from tests.support import forked_agent
+from tests.support.agent_program import AGENT
 from tests.support.web_site import SECRET, Site
-
-AGENT = str(Path(sys.executable).parent / "agent")
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,6 @@ import json
 import os
 import socket
 import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -17,10 +16,9 @@ from runner.audit.log import AuditLog
 from runner.audit.otlp_stream import OtlpStream
 from runner.audit.records import Refusal
 from tests.support import forked_agent
+from tests.support.agent_program import AGENT
 from tests.support.audit_records import allowed, info
 from tests.support.otlp_server import GOOD, Answer, Collecting, collector, values
-
-AGENT = str(Path(sys.executable).parent / "agent")
 
 
 @pytest.fixture(autouse=True)

@@ -2,14 +2,13 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.support import forked_agent
+from tests.support.agent_program import AGENT
 
-AGENT = str(Path(sys.executable).with_name("agent"))
 RULES = """
 [[rule]]
 verdict = "allow"

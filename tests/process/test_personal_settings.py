@@ -3,7 +3,6 @@
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,8 +14,8 @@ from policy.languages.git_config import possible_settings
 from policy.languages.settings_paths import SettingKind, setting_paths
 from runner.config.personal_settings import personal_patterns
 from tests.support import forked_agent
+from tests.support.agent_program import AGENT
 
-AGENT = str(Path(sys.executable).with_name("agent"))
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 # ---- which words of a value are paths

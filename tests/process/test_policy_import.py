@@ -32,10 +32,10 @@ from runner.gate.policy_tools.importers.wildcards import NotWords, starred
 from runner.gate.policy_tools.tables import parse_table
 from runner.problems import Exit
 from tests.support import forked_agent
+from tests.support.agent_program import AGENT
 from tests.support.law import examples
 
 BOOK = shipped()
-AGENT = str(Path(sys.executable).parent / "agent")
 
 
 def reread(found: Import) -> list[PermissionRule]:

@@ -3,14 +3,12 @@
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.support import forked_agent
-
-AGENT = str(Path(sys.executable).parent / "agent")
+from tests.support.agent_program import AGENT
 
 
 def start(cwd: Path, *words: str) -> subprocess.Popen[bytes]:

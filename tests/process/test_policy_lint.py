@@ -3,14 +3,12 @@
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.support import forked_agent
-
-AGENT = str(Path(sys.executable).parent / "agent")
+from tests.support.agent_program import AGENT
 
 GOOD = '[[rule]]\nverdict = "allow"\nrun = ["npm", "run", "build"]\n'
 TYPO = '\n[[rule]]\nverdict = "deny"\nrun = ["gti", "push"]\nwhy = "no"\n'

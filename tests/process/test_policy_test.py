@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -18,8 +17,8 @@ from runner.gate.policy_tools.reference_machine import FILES, WORKSPACE, model_f
 from runner.gate.policy_tools.tables import parse_table
 from runner.problems import Exit, Stopped
 from tests.support import forked_agent
+from tests.support.agent_program import AGENT
 
-AGENT = str(Path(sys.executable).parent / "agent")
 TABLES = list(shipped_tables())
 
 

@@ -7,7 +7,6 @@ asked again where that cannot help, or took half a stream for a whole answer.
 
 import asyncio
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,6 +37,7 @@ from runner.messages import (
 from runner.providers import open_provider
 from runner.providers.endpoint import Timeouts
 from tests.support import forked_agent
+from tests.support.agent_program import AGENT
 
 KEY = "sk-third-0123456789"
 READ = ToolSpec(
@@ -210,7 +210,7 @@ def test_a_whole_run_is_judged_by_the_server(third: LLMockServer, name: str, tmp
         "OPENAI_BASE_URL": f"{third.url}/v1",
         "GOOGLE_GEMINI_BASE_URL": f"{third.url}/gemini",
     }
-    agent = [str(Path(sys.executable).parent / "agent"), "run", "--model", spec, "--unattended", "read a.txt"]
+    agent = [AGENT, "run", "--model", spec, "--unattended", "read a.txt"]
     done = forked_agent.run(agent, cwd=project, env=environ, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "The file says hello, and that is all." in done.stdout

@@ -7,7 +7,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -46,9 +45,9 @@ from runner.secrets.redactor import Redactor
 from runner.secrets.secret import Secret
 from sandbox.backend import Connection, Enforcement, Level, Outcome, Used, Violation
 from tests.support import forked_agent, grant_questions
+from tests.support.agent_program import AGENT
 from tests.support.places import ROOT
 
-AGENT = str(Path(sys.executable).parent / "agent")
 PAGE = ROOT / "docs" / "reference" / "record.md"
 # Their fields are names of something, and not ours.
 OPEN = ("hashes", "usage", "checks", "limits", "said", "action", "granted", "proposed")

@@ -6,7 +6,6 @@ import html
 import json
 import os
 import subprocess
-import sys
 import textwrap
 import urllib.parse
 from collections.abc import Callable
@@ -38,11 +37,11 @@ from runner.secrets.secret import MASK, SHORTEST, Secret, _registered, register_
 from runner.stderr import print_problem, say
 from sandbox.backend import Outcome, Violation
 from tests.support import forked_agent
+from tests.support.agent_program import AGENT
 from tests.wire import loopback
 
 KEY = "sk-canary-0c1d2e3f4a5b6c7d"
 REDACTOR = Redactor([Secret(KEY)])
-AGENT = str(Path(sys.executable).parent / "agent")
 
 # fmt: off
 TEXTS: list[tuple[str, str, str]] = [

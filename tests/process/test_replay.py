@@ -7,7 +7,6 @@ import os
 import random
 import re
 import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -37,10 +36,10 @@ from runner.gate.gate import ruling
 from runner.gate.policy_tools.expectations import Bench, shipped_tables
 from runner.gate.policy_tools.reference_machine import model_facts
 from tests.support import forked_agent, grant_questions
+from tests.support.agent_program import AGENT
 from tests.support.layers import overlays_work
 from tests.support.places import TESTS
 
-AGENT = str(Path(sys.executable).parent / "agent")
 GOLDEN = TESTS / "golden" / "audit_replay.txt"
 
 

@@ -11,12 +11,12 @@ import pytest
 from runner.changes.review.session import reviewed
 from runner.config import load
 from tests.support import forked_agent
+from tests.support.agent_program import AGENT
 from tests.support.review_workspaces import base, git_apply, sh, tree
 from tests.support.server_session import HOSTILE
 from tests.support.undo_workspace import picture
 
 __all__ = ("base",)  # a fixture
-AGENT = os.path.join(os.path.dirname(sys.executable), "agent")
 
 
 def world(base: Path, before: str, config: str = "") -> dict[str, str]:

@@ -3,16 +3,15 @@
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from runner.frontends.resident.unit import unit_text
 from runner.problems import Stopped
+from tests.support.agent_program import AGENT
 from tests.support.places import ROOT
 
-AGENT = str(Path(sys.executable).with_name("agent"))
 GOLDEN = ROOT / "tests" / "golden" / "resident.service"
 ENVIRON = {
     "HOME": "/home/u", "PATH": "/home/u/my bin:/usr/bin", "LANG": "C.UTF-8", "RINGFENCE_STATE_DIR": "/srv/50% $x \"q\" \\",

@@ -5,15 +5,14 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.support import forked_agent
+from tests.support.agent_program import AGENT
 from tests.support.layers import overlays_work
 
-AGENT = str(Path(sys.executable).with_name("agent"))
 pytestmark = pytest.mark.skipif(not overlays_work(), reason="this user cannot mount an overlay")
 
 

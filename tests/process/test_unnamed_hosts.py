@@ -27,7 +27,6 @@ from runner.facts.git.remotes import remotes
 from runner.facts.package_registries import registries, registry_variables
 from tests.support.permission_machine import BOOK, PROFILE, rules
 
-AGENT = str(Path(sys.executable).parent / "agent")
 CONFIG = """
 [core]
 \tbare = false

@@ -4,15 +4,13 @@ import json
 import os
 import shutil
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
+from tests.support.agent_program import AGENT
 from tests.support.resident_process import short_place
 
 MANAGER = "/lib/systemd/systemd"
-AGENT = str(Path(sys.executable).with_name("agent"))
 # A manager needs a private /run, a writable control group and a message that systemd has booted the machine.
 SCRIPT = r"""
 set -eu

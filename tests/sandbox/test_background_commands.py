@@ -6,7 +6,6 @@ The program runs as root and as another user, in the real sandbox.
 import json
 import os
 import shutil
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,9 +14,9 @@ from typing import Any
 import pytest
 
 from tests.support import forked_agent
+from tests.support.agent_program import AGENT
 from tests.support.sandbox_bench import NOBODY, USERS
 
-AGENT = str(Path(sys.executable).parent / "agent")
 SECRET = "sk-proj-4f2a914f2a914f2a914f2a914f2a91"  # a text with the form of a key
 
 

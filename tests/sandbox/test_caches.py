@@ -5,7 +5,6 @@ removed when unused.
 import json
 import os
 import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from sandbox.backend import SandboxUnavailable
 from sandbox.inside import safe_rmtree
 from sandbox.workspace import tool_cache
 from tests.support import forked_agent
+from tests.support.agent_program import AGENT
 from tests.support.sandbox_bench import SECRET, Bench, only_on
 from tests.support.waiting import until
 
@@ -215,7 +215,7 @@ def test_so_are_the_files_in_it_that_have_no_bytes(bench: Bench) -> None:
 
 @pytest.mark.thorough
 def test_the_command_shows_and_empties_them(tmp_path: Path) -> None:
-    agent = str(Path(sys.executable).parent / "agent")
+    agent = AGENT
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
     environ = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path / "home")}

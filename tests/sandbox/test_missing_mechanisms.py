@@ -5,14 +5,13 @@ half confined.
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.support.agent_program import AGENT
 from tests.support.sandbox_bench import USERS, make
 
-AGENT = str(Path(sys.executable).parent / "agent")
 # A filter around everything that follows: this call gives this error (with `BIT`, only where its first word has it).
 REFUSING = """
 import errno, os, sys

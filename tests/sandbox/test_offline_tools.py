@@ -3,7 +3,6 @@
 import json
 import shutil
 import subprocess
-import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -11,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import forked_agent
-
-AGENT = str(Path(sys.executable).parent / "agent")
+from tests.support.agent_program import AGENT
 
 
 def npm_project(work: Path) -> None:

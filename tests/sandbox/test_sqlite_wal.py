@@ -3,15 +3,13 @@
 import json
 import sqlite3
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.support import forked_agent
-
-AGENT = str(Path(sys.executable).parent / "agent")
+from tests.support.agent_program import AGENT
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -25,12 +24,12 @@ from runner.audit.stores.postgres_server import IndexColumns, index_columns_of
 from runner.audit.verify import BrokenChain, VerifiedLog, verify
 from runner.doctor.report import CheckState, record
 from sandbox.backend import Outcome
-from tests.support import forked_agent
+from tests.support import agent_program, forked_agent
 from tests.support.audit_records import allowed, denied, info, refusal
 from tests.support.postgres import PASSWORD, Server, postgres
 from tests.support.waiting import until
 
-AGENT = Path(sys.executable).parent / "agent"
+AGENT = Path(agent_program.AGENT)
 
 
 @pytest.fixture(scope="module")

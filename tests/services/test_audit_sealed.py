@@ -22,6 +22,7 @@ from runner.audit.signing import Signer, has_valid_signature, statement
 from runner.audit.verify import BrokenChain, ExpectedRecord
 from runner.secrets.secret import Secret
 from tests.support import forked_agent
+from tests.support.agent_program import AGENT
 from tests.support.audit_records import fill, refusal, unfenced
 from tests.support.places import ROOT
 from tests.support.sandbox_bench import USERS
@@ -302,7 +303,7 @@ def test_the_commands(tmp_path: Path) -> None:
     signed(path)
 
     def said(*words: str, code: int = 0) -> str:
-        command = [str(Path(sys.executable).parent / "agent"), "audit", *words, "--file", str(path)]
+        command = [AGENT, "audit", *words, "--file", str(path)]
         done = forked_agent.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
         assert done.returncode == code, done.stdout + done.stderr
         return done.stdout + done.stderr

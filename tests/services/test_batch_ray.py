@@ -15,13 +15,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.agent_program import AGENT
 from tests.support.hosted import processes
 from tests.support.ray_cluster import Cluster, cluster
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.thorough  # a cluster takes long to start
 
-AGENT = str(Path(sys.executable).with_name("agent"))
 KEY = "sk-ant-canary-0123456789abcdefghij"
 SCRIPT = """
 [[turn]]

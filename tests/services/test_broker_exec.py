@@ -8,7 +8,6 @@ import os
 import re
 import ssl
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,11 +16,11 @@ import pytest
 
 from policy.model.frozen import dataclass
 from tests.support import forked_agent
+from tests.support.agent_program import AGENT
 from tests.support.egress_network import certificate
 from tests.support.sandbox_bench import USERS
 from tests.support.secret_service import harness
 
-AGENT = str(Path(sys.executable).parent / "agent")
 SECRET = "canary-7c1f9e-token"
 
 

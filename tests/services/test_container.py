@@ -7,7 +7,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tarfile
 import tempfile
 import threading
@@ -19,6 +18,7 @@ import pytest
 
 from sandbox.container.create_body import MASKED
 from tests.support import forked_agent
+from tests.support.agent_program import AGENT
 from tests.support.container_bench import Containers, Dock
 from tests.support.sandbox_bench import SECRET, USERS
 from tests.support.waiting import until
@@ -503,7 +503,7 @@ def agent(docked: Dock, tmp_path: Path) -> Any:
             "PATH": os.environ["PATH"],
             "RINGFENCE_CONFIG_DIR": str(config.parent),
         }
-        program = str(Path(sys.executable).parent / "agent")
+        program = AGENT
         return forked_agent.run([program, *words], cwd=workspace, env=environ, capture_output=True, text=True)
 
     return run

@@ -4,19 +4,16 @@ import contextlib
 import functools
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.support import forked_agent
+from tests.support.agent_program import AGENT
 from tests.support.compat_projects import pyenv, write_projects
 from tests.support.compat_rows import REFUSED, Everyday, Result, Row, everyday, rows
 from tests.support.sandbox_bench import USERS
-
-AGENT = str(Path(sys.executable).parent / "agent")
-
 
 # Of what works in T3, as much as shows every part of it; `make tables` runs it all.
 WORKS = (

@@ -6,7 +6,6 @@ import os
 import re
 import socket
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,11 +15,10 @@ from runner.audit.export.otlp_record import resource
 from runner.audit.export.table import jsonl_lines as lines
 from runner.problems import Stopped
 from tests.support import forked_agent
+from tests.support.agent_program import AGENT
 from tests.support.audit_records import fill
 from tests.support.otlp_server import GOOD, Answer, collector, partial, values
 from tests.support.sample_decisions import HOSTILE, hostile_log, ordinary_decisions, sample_log
-
-AGENT = str(Path(sys.executable).parent / "agent")
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,6 @@ import hashlib
 import json
 import os
 import re
-import sys
 from importlib.resources import files
 from pathlib import Path
 
@@ -20,11 +19,10 @@ from runner.audit.export.page import About, document
 from runner.audit.log import AuditLog
 from runner.audit.verify import verify
 from tests.support import forked_agent
+from tests.support.agent_program import AGENT
 from tests.support.audit_records import fill
 from tests.support.report_browser import ABOUT, in_browser, opened
 from tests.support.sample_decisions import HOSTILE, SampleLog, hostile_log, ordinary_decisions, reason, sample_log
-
-AGENT = str(Path(sys.executable).parent / "agent")
 
 
 def test_the_page_asks_for_nothing_and_runs_its_own_script_only() -> None:

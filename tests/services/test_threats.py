@@ -4,7 +4,6 @@ import importlib.util
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -17,13 +16,13 @@ from runner.config.schema import VARIABLES
 from runner.engine.context.context import tool_specs
 from runner.problems import Exit
 from sandbox.linux.backend import T3_LACKS
+from tests.support.agent_program import AGENT
 from tests.support.model_server import ModelServer, calling, serving
 from tests.support.places import ROOT, TESTS
 from tests.support.sandbox_bench import USERS
 from tests.support.secret_service import harness
 from tools import TOOLS
 
-AGENT = str(Path(sys.executable).parent / "agent")
 THREATS = (ROOT / "docs/security/threats.md").read_text("utf-8")
 SECRETS = (ROOT / "docs/security/secrets.md").read_text("utf-8")
 LIMITS = (ROOT / "docs/security/limits.md").read_text("utf-8")

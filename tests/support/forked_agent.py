@@ -28,7 +28,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-AGENT = str(Path(sys.executable).with_name("agent"))
+from tests.support.agent_program import AGENT, INSTALLED
+
 SERVER = r"""
 import atexit, ctypes, functools, gc, importlib, io, json, os, pkgutil, select, socket, sys, threading
 
@@ -218,7 +219,7 @@ class Process(subprocess.Popen[Any]):
     def _execute_child(self, args: list[str], *details: Any) -> None:
         given = dict(zip(inspect.signature(super()._execute_child).parameters, (args, *details), strict=True))  # type: ignore[misc]  # private
         program = args[2] if args[:2] == [sys.executable, "-c"] else None
-        if (args[0] != AGENT and program is None) or given["pass_fds"] or not _alike(given["env"]):
+        if (args[0] not in (AGENT, INSTALLED) and program is None) or given["pass_fds"] or not _alike(given["env"]):
             super()._execute_child(args, *details)  # type: ignore[misc]  # private
             return
         asked = {

@@ -4,13 +4,12 @@ import base64
 import json
 import os
 import subprocess
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.support import forked_agent
+from tests.support.agent_program import AGENT
 
-AGENT = str(Path(sys.executable).with_name("agent"))
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # Each is looked for in everything that a run leaves.
 CANARIES = {

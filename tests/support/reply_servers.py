@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -11,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.support import forked_agent
+from tests.support import agent_program, forked_agent
 
-AGENT = Path(sys.executable).with_name("agent")
+AGENT = Path(agent_program.AGENT)
 
 
 Events = list[dict[str, Any]]

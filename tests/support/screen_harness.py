@@ -2,16 +2,14 @@
 
 import json
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.support.agent_program import AGENT
 from tests.support.terminal_screen import Screen, ScreenTerminal
 from tests.support.tmux import Tmux
-
-AGENT = str(Path(sys.executable).with_name("agent"))
 
 
 class ScreenHarness:

@@ -3,14 +3,11 @@
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 from runner.sessions.store import SessionStore
 from tests.support import forked_agent
-
-AGENT = str(Path(sys.executable).with_name("agent"))
-
+from tests.support.agent_program import AGENT
 
 SCRIPT = """
 [[turn]]

@@ -2,7 +2,6 @@
 
 import json
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -17,6 +16,7 @@ from runner.audit.list_view import WIDE, decision_json, entry_lines, finished_li
 from runner.audit.log import AuditLog
 from runner.audit.records import Refusal, SessionInfo
 from runner.audit.reports.stats import Known, Stats, stats_text
+from tests.support.agent_program import AGENT
 from tests.support.golden_records import all_deeds, golden, records
 from tests.support.terminal_screen import ScreenTerminal
 
@@ -151,7 +151,7 @@ def test_what_an_earlier_version_left_out() -> None:
 
 def test_at_a_terminal_it_is_for_people(tmp_path: Path) -> None:
     """Text with the caret view, folded lines and no JSON; nothing of the progress is left behind."""
-    agent = str(Path(sys.executable).with_name("agent"))
+    agent = AGENT
     state, work = tmp_path / "state", tmp_path / "work"
     state.mkdir(mode=0o700)
     work.mkdir()

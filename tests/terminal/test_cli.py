@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import forked_agent
+from tests.support.agent_program import INSTALLED
 from tests.support.cli_harness import AGENT, CliHarness
 from tests.support.marked_processes import new_nap, processes
 from tests.support.terminal import Terminal
@@ -461,7 +462,7 @@ def test_run_takes_its_prompt_from_everywhere(harness: CliHarness) -> None:
 def test_version_loads_nothing_it_does_not_need(harness: CliHarness) -> None:
     """No parser, HTTP library, keyring, pydantic, docker, typer or rich for one line."""
     done = subprocess.run(
-        [sys.executable, "-X", "importtime", AGENT, "--version"], capture_output=True, text=True, check=True
+        [sys.executable, "-X", "importtime", INSTALLED, "--version"], capture_output=True, text=True, check=True
     )
     loaded = {line.rsplit("|", 1)[1].strip().split(".")[0] for line in done.stderr.splitlines() if "|" in line}
     assert done.stdout.startswith("ringfence ")
@@ -482,7 +483,7 @@ def test_version_loads_nothing_it_does_not_need(harness: CliHarness) -> None:
 
 def test_exec_loads_no_heavy_library(harness: CliHarness) -> None:
     done = subprocess.run(
-        [sys.executable, "-X", "importtime", AGENT, "exec", "--", "/bin/true"],
+        [sys.executable, "-X", "importtime", INSTALLED, "exec", "--", "/bin/true"],
         cwd=harness.work,
         env=harness.environ,
         stdin=subprocess.DEVNULL,
@@ -501,12 +502,18 @@ def test_a_workspace_does_not_shadow_our_packages(harness: CliHarness, tmp_path:
     stranger = tmp_path / name
     stranger.mkdir()
     (stranger / "__init__.py").write_text(f"open({str(tmp_path / 'shadowed')!r}, 'w')\n")
+
+    def run(folder: Path, path: str) -> subprocess.CompletedProcess[str]:
+        environ = {**harness.environ, "PYTHONPATH": path}
+        words, none = [INSTALLED, "exec", "true"], subprocess.DEVNULL
+        return subprocess.run(words, cwd=folder, env=environ, stdin=none, capture_output=True, text=True)
+
     for path in (".", str(tmp_path)):
-        done = harness.agent("exec", "true", cwd=tmp_path, env={"PYTHONPATH": path})
+        done = run(tmp_path, path)
         assert done.returncode == 0, "the current folder is no place to import from, so ours is found"
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    done = harness.agent("exec", "true", cwd=elsewhere, env={"PYTHONPATH": str(tmp_path)})
+    done = run(elsewhere, str(tmp_path))
     assert done.returncode == 2
     assert f"another package named `{name}`" in done.stderr
     assert not (tmp_path / "shadowed").exists()

@@ -4,16 +4,14 @@ import json
 import os
 import stat
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from runner.config.schema import KEYS
 from tests.support import forked_agent
+from tests.support.agent_program import AGENT
 from tests.support.terminal import Terminal
-
-AGENT = str(Path(sys.executable).parent / "agent")
 
 
 class Here:

@@ -2,16 +2,15 @@
 
 import json
 import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from tests.support import forked_agent
+from tests.support.agent_program import AGENT
 from tests.support.terminal import Terminal
 
-AGENT = str(Path(sys.executable).with_name("agent"))
 ASKED = "allow once? [y/N"
 
 

@@ -7,7 +7,6 @@ import json
 import os
 import sqlite3
 import subprocess
-import sys
 import tempfile
 import zlib
 from pathlib import Path
@@ -32,6 +31,7 @@ from runner.cli.apply import _apply
 from runner.config import load
 from runner.problems import Stopped
 from tests.support import forked_agent
+from tests.support.agent_program import AGENT
 from tests.support.law import examples
 from tests.support.patch_rows import ROWS, nothing_secret
 from tests.support.review_workspaces import BARE, TREES, base, git_apply, make, sh, tree
@@ -39,7 +39,6 @@ from tests.support.terminal import Terminal
 from tests.support.undo_workspace import UndoWorkspace
 
 __all__ = ("base",)  # a fixture
-AGENT = os.path.join(os.path.dirname(sys.executable), "agent")
 
 
 def planned(world: UndoWorkspace, patch: bytes, *, reverse: bool = False) -> PatchPlan:

@@ -7,7 +7,6 @@ import select
 import shlex
 import signal
 import subprocess
-import sys
 import termios
 import time
 from collections.abc import Callable, Iterator
@@ -15,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.agent_program import AGENT
 from tests.support.marked_processes import new_nap, processes
 from tests.support.waiting import until
 
-AGENT = str(Path(sys.executable).with_name("agent"))
 ENDING = [
     "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGVTALRM", "SIGPROF", "SIGXCPU", "SIGABRT",
     "SIGIO", "SIGPWR", "SIGSTKFLT", "SIGRTMIN", "SIGRTMAX",

@@ -4,7 +4,6 @@ import json
 import os
 import shlex
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.support import forked_agent
+from tests.support.agent_program import AGENT
 from tests.support.terminal_screen import ScreenTerminal
 
-AGENT = str(Path(sys.executable).with_name("agent"))
 WIDENS = 'mode = "trust-project"\n\n[[rule]]\nverdict = "allow"\nrun = ["npm", "test"]\nwhy = "ours"\n'
 SCRIPT = '[[turn]]\ncalls = [{ name = "bash", arguments = { command = "python3 -c \'print(6 * 7)\'" } }]\n[[turn]]\ntext = "done"\n'
 

@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,10 +17,10 @@ from runner.events import ActionFinished, Event
 from runner.problems import Exit
 from runner.providers.scripted import Turn
 from tests.support import forked_agent
+from tests.support.agent_program import AGENT
 from tests.support.conversation import ScriptedUser, bash, play_conversation, shown_text
 from tests.support.terminal_screen import ScreenTerminal
 
-AGENT = str(Path(sys.executable).with_name("agent"))
 GIT = ("git", "-c", "user.name=a", "-c", "user.email=a@example.org")
 
 
