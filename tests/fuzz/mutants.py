@@ -27,7 +27,7 @@ FLIPPED: dict[type[ast.cmpop], str] = {
     ast.Eq: "!=", ast.NotEq: "==", ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">",
     ast.Is: "is not", ast.IsNot: "is", ast.In: "not in", ast.NotIn: "in",
 }  # fmt: skip
-SECONDS = 300  # for the tests of one mutant; one that runs longer has been noticed by whoever waits for it
+SECONDS = 300  # for the tests of one mutant; a mutant that runs longer counts as noticed
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,7 +75,7 @@ class Meter:
     """The processor seconds of this process and of all that it started.
 
     A group of the controller `cpuacct` counts processes that have left their parent as well, such as those of a sandbox.
-    Where no such group can be made, only children that somebody waited for are counted.
+    Where no such group can be made, only children that were waited for are counted.
     """
 
     def __init__(self) -> None:
