@@ -49,6 +49,7 @@ def test_who_speaks_while_notes_are_written_is_heard_after_them(
         window.until("writes a summary of the earlier")
         window.type("three", "Enter")
         window.until("waits: three")
+        window.wait_for(lambda: len(server.requests) == 3, "the request for notes", outside=True)
         window.type("C-c")
         window.until("end 4")
         assert "nothing yet" not in leave(window)
@@ -85,6 +86,10 @@ def test_a_program_that_does_not_wait_for_notes_loses_nothing(folder: Path) -> N
     assert front.of("error") == []
 
 
+def _prompts(screen: str) -> bool:
+    return screen.rstrip().rpartition("\n")[2] == ">"
+
+
 def test_notes_are_stopped_at_a_plain_terminal_too(harness: ScreenHarness, enough: threading.Event) -> None:
     def answer(number: int, headers: str, body: bytes) -> Delta | str:
         if b"You write notes" in body:
@@ -99,12 +104,15 @@ def test_notes_are_stopped_at_a_plain_terminal_too(harness: ScreenHarness, enoug
         for number in (1, 2):
             window.type("go on", "Enter")
             window.until(f"end {number}")
-            window.until_screen(lambda screen: screen.rstrip().rpartition("\n")[2] == ">")
+            window.until_screen(_prompts)
         window.type("/compact", "Enter")
         window.until("writes a summary of the earlier")
+        window.wait_for(lambda: len(server.requests) == 3, "the request for notes", outside=True)
         window.type("C-c")
         window.until("stopped: the conversation of the model is unchanged")
+        window.until_screen(_prompts)
         window.type("still there?", "Enter")
         window.until("end 4")
+        window.until_screen(_prompts)
         window.type("/quit", "Enter")
         window.until("LEFT 0")

@@ -152,8 +152,11 @@ def test_a_prompt_on_the_command_line_begins_a_conversation(start: Start, plain:
     assert "> say hello" in screen
     window.type("and again", "Enter")
     window.until_whole(lambda screen: screen.count("done (1 request") == 2)
-    window.type("C-d")
-    window.until("LEFT 0")
+    if plain:
+        window.leave()  # between two prompts the key would be nobody's
+    else:
+        window.type("C-d")
+        window.until("LEFT 0")
 
 
 def test_a_home_folder_is_refused_before_the_model_is_asked(start: Start, tmp_path: Path) -> None:
