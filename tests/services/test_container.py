@@ -20,6 +20,7 @@ from sandbox.container.create_body import MASKED
 from tests.support import forked_agent
 from tests.support.agent_program import AGENT
 from tests.support.container_bench import Containers, Dock
+from tests.support.marked_processes import new_nap, processes
 from tests.support.sandbox_bench import SECRET, USERS
 from tests.support.waiting import until
 
@@ -49,7 +50,6 @@ from tests.sandbox.test_sandbox import (  # noqa: F401  # isort: skip  # pytest 
     test_what_a_command_leaves_behind_is_killed,
     test_what_look_grants_is_reading_and_nothing_else,
 )
-from tests.sandbox.test_staying_processes import marker, running
 
 pytestmark = pytest.mark.thorough  # another backend than the default one
 NOBODY_ONLY = [user for user in USERS if user == "nobody"]
@@ -238,10 +238,10 @@ def test_a_container_that_is_taken_away_is_a_problem_and_the_next_command_gets_a
     docked.ask("remove_container", mine, force=True)
     assert bench.run("echo again", limits={"pids": 98})["out"] == "again\n"
     now = set(containers(docked)) - before - {mine}
-    nap = marker()
+    nap = new_nap()
 
     def take_away() -> None:
-        until(lambda: running(nap), of=bench.process)
+        until(lambda: processes(nap), of=bench.process)
         for each in now:
             docked.ask("kill", each)
 
@@ -387,13 +387,13 @@ def test_a_killed_runner_leaves_no_container_and_no_process(docked: Dock, tmp_pa
         made = Containers(USERS[0], base, docked)
         made.run("true")
         before = containers(docked)
-        mark = marker()
+        mark = new_nap()
         assert made.process.stdin is not None
         _send(made, f"sleep {mark}")
-        until(lambda: running(mark), of=made.process)
+        until(lambda: processes(mark), of=made.process)
         made.process.send_signal(signal.SIGKILL)
         made.process.wait()
-        until(lambda: not running(mark), what="the end of the container's input")
+        until(lambda: not processes(mark), what="the end of the container's input")
         until(lambda: set(containers(docked)) < set(before))
 
 

@@ -22,9 +22,10 @@ from sandbox.container.backend import Container
 from sandbox.container.processes import Processes
 from sandbox.linux import launch
 from sandbox.workspace.protected_paths import Scan
-from tests.sandbox.test_staying_processes import marker, running, wait_until_gone
+from tests.sandbox.test_staying_processes import wait_until_gone
 from tests.services.test_container import containers
 from tests.support.container_bench import Containers, Dock
+from tests.support.marked_processes import new_nap, processes
 from tests.support.sandbox_bench import USERS
 from tests.support.waiting import until, until_async
 
@@ -44,7 +45,7 @@ def bench(request: pytest.FixtureRequest, docked: Dock) -> Iterator[Containers]:
 
 
 def test_a_process_is_fed_read_and_ended_while_commands_run(bench: Containers) -> None:
-    sleeps = marker()
+    sleeps = new_nap()
     script = f"echo ready; while read line; do echo got $line; done; echo over; sleep {sleeps}"
     assert bench.start("echo", script)["started"]
     assert bench.process_do("echo", "until", text="ready\n")["alive"]
@@ -191,7 +192,7 @@ def test_commands_with_equal_rights_share_a_network(bench: Containers, docked: D
 @pytest.mark.parametrize("terminal", [None, (24, 80)], ids=["pipes", "terminal"])
 @pytest.mark.parametrize("user", USERS)
 def test_nothing_survives_the_kill_of_the_runner(user: str, terminal: tuple[int, int] | None, docked: Dock) -> None:
-    sleeps = marker()
+    sleeps = new_nap()
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         base = Path(folder)
         base.chmod(0o755)
@@ -199,7 +200,7 @@ def test_nothing_survives_the_kill_of_the_runner(user: str, terminal: tuple[int,
         script = f"(setsid sleep {sleeps} &) ; nohup sleep {sleeps} > /dev/null 2>&1 & echo ready; sleep {sleeps}"
         assert made.start("left", script, terminal=terminal)["started"]
         made.process_do("left", "until", text="ready")
-        assert running(sleeps)
+        assert processes(sleeps)
         made.process.kill()
         made.process.wait()
         wait_until_gone(sleeps)
@@ -372,7 +373,7 @@ def test_a_daemon_whose_processes_are_not_visible(docked: Dock, folder: Path, mo
             super().__init__(container, 0)
 
     monkeypatch.setattr(container_module, "Processes", Hidden)
-    sleeps = marker()
+    sleeps = new_nap()
 
     async def scene(backend: Container, permit: Callable[[str], Permit]) -> None:
         printed = bytearray()

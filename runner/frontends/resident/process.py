@@ -230,7 +230,7 @@ class _Resident:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             state.idle.add(pid)
 
-    def _work(self, mask: set[signal.Signals]) -> int:
+    def _work(self, mask: set[int | signal.Signals]) -> int:
         """Be a worker with this signal mask, and return its exit code."""
         code = 1
         try:
