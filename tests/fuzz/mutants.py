@@ -5,7 +5,7 @@ judged by the test files that `tests.support.tests_of` names for its module. Two
 `--draw` writes is applied by the text of the lines.
 
     python tests/fuzz/mutants.py --draw 200 --seed 38 mutants.jsonl
-    python tests/fuzz/mutants.py --judge mutants.jsonl --tree CHECKOUT --results results.jsonl
+    python tests/fuzz/mutants.py mutants.jsonl --tree CHECKOUT --results results.jsonl
 """
 
 import argparse
