@@ -15,7 +15,6 @@ ROWS = [f"row {number}" for number in range(400)]
 class Item(SimpleNamespace):
     """What the rotation reads of a test."""
 
-    callspec: Any
     __hash__ = object.__hash__
 
 
@@ -35,7 +34,7 @@ def items(marked: bool = False, folder: str = "sandbox") -> tuple[list[Any], dic
 
 def test_each_row_runs_once_and_each_variant_meets_many_rows() -> None:
     made, folders = items()
-    kept = rotate(made, folders, set())
+    kept: list[Any] = rotate(made, folders, set())
     assert sorted(each.callspec.params["script"] for each in kept) == sorted(ROWS)
     assert all(number > 60 for number in Counter(each.callspec.params["bench"] for each in kept).values())
     assert kept == [each for each in made if each in kept], "the order is kept"
@@ -44,7 +43,7 @@ def test_each_row_runs_once_and_each_variant_meets_many_rows() -> None:
 def test_the_variant_of_a_row_depends_on_its_name_alone() -> None:
     made, folders = items()
     fewer = [each for each in made if each.callspec.params["script"] in ROWS[::3]]
-    expected = [each for each in rotate(made, folders, set()) if each in fewer]
+    expected: list[Any] = [each for each in rotate(made, folders, set()) if each in fewer]
     assert rotate(list(reversed(fewer)), folders, set()) == list(reversed(expected))
 
 
@@ -60,7 +59,7 @@ def test_rows_that_share_a_costly_fixture_are_of_one_variant() -> None:
         for share in range(8)
         for row in ROWS[:5]
     ]
-    kept = rotate(made, dict.fromkeys(made, "sandbox"), {"test_x"})
+    kept: list[Any] = rotate(made, dict.fromkeys(made, "sandbox"), {"test_x"})
     assert len(kept) == 40
     assert len({(each.callspec.params["user"], each.callspec.params["share"]) for each in kept}) == 8
 

@@ -41,7 +41,7 @@ class UnfitRequest(Exception):
     """The error for a request that this worker cannot run exactly as the client would. The client runs cold."""
 
 
-def become_worker(parent: int, mask: set[signal.Signals]) -> None:
+def become_worker(parent: int, mask: set[int | signal.Signals]) -> None:
     """Make this forked process a worker, which is killed when `parent` dies.
 
     The signals that end it were blocked by `parent`. `mask` is what is blocked afterwards.
