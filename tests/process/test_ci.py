@@ -11,6 +11,7 @@ import pytest
 
 from tests.support import forked_agent
 from tests.support.job import AGENT, CANARIES, FILES, HEADER, Job, bash, commands, say
+from tests.support.marked_processes import new_nap, processes
 from tests.support.waiting import until
 
 DONE = say("All is well.")
@@ -171,11 +172,12 @@ def test_review_leaves_the_workspace_alone_and_gives_a_patch(job: Job) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_cancelled_job_leaves_everything(job: Job, number: int) -> None:
-    model = job.script(bash("touch b.txt; sleep 6000"), DONE)
+    nap = new_nap()
+    model = job.script(bash(f"touch b.txt; sleep {nap}"), DONE)
     words = [AGENT, "ci", "do it", "--json", "--model", model, *asked(job, *ALL)]
     with subprocess.Popen(words, cwd=job.work, env=job.environ, stdout=subprocess.PIPE) as run:
         assert run.stdout is not None
-        until((job.work / "b.txt").exists, of=run)
+        until(lambda: processes(nap), of=run)  # its changes are in the workspace when it has ended
         run.send_signal(number)
         out = run.stdout.read().decode()
         assert run.wait() == 130
@@ -247,10 +249,11 @@ def test_a_file_in_the_workspace_holds_what_we_wrote_alone(job: Job) -> None:
 
 
 def test_what_is_killed_leaves_the_events_it_had(job: Job) -> None:
-    model = job.script(bash("touch b.txt; sleep 6000"), DONE)
+    nap = new_nap()
+    model = job.script(bash(f"touch b.txt; sleep {nap}"), DONE)
     words = [AGENT, "ci", "do it", "--model", model, *asked(job, *ALL)]
     with subprocess.Popen(words, cwd=job.work, env=job.environ, stdout=subprocess.DEVNULL) as run:
-        until((job.work / "b.txt").exists, of=run)
+        until(lambda: processes(nap), of=run)
         run.kill()
     events = [json.loads(line) for line in (job.out / "events").read_text().splitlines()]
     assert events[-1]["type"] == "verdict"
