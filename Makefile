@@ -24,20 +24,28 @@ demo: $(VENV)/.run  ## install into .venv and watch the whole thing work on a sm
 check: lint types imports  ## lint, types, imports and the unit tests: under two minutes on two cores
 	$(PYTEST) tests/unit
 
-smoke: lint types imports  ## check, and the first row of every other test of at most four seconds: one backend, one user
+smoke: lint types imports $(VENV)/.bytecode  ## check, and the first row of every other test of at most four seconds: one backend, one user
 	$(PYTEST) --smoke
 
-test: lint types imports  ## install what the tests need and run everything
+test: lint types imports $(VENV)/.bytecode  ## install what the tests need and run every test once
 	$(PYTEST) --durations=20
 
-test-matrix: lint types imports  ## the same, each row as each user on each backend, and many examples of each law: before a release
+test-matrix: lint types imports $(VENV)/.bytecode  ## the same, each row as each user on each backend, and many examples of each law: before a release
 	$(PYTEST) --matrix --durations=20
 
 tests-of: $(VENV)/.dev  ## run the tests that concern MODULE: a path, a dotted name, or several
 	$(BIN)/python -m tests.support.tests_of $(MODULE) --run -q
 
-durations: $(VENV)/.dev  ## run everything and write the processor seconds of each test file into tests/durations.json
+durations: $(VENV)/.bytecode  ## run everything and write the processor seconds of each test file into tests/durations.json
 	$(PYTEST) --record-durations
+
+# Compile each changed test file once: on a fresh checkout each worker of pytest-xdist would compile all of them. What cannot
+# be collected is reported by the run itself.
+$(VENV)/.bytecode: $(wildcard tests/*/*.py tests/*.py) $(VENV)/.dev
+	@$(BIN)/python -m compileall -q $(PACKAGES) tests/support
+	@printf '%s\n' tests/unit tests/process "tests/sandbox tests/services tests/terminal tests/laws" \
+	    | xargs -P $(CORES) -L 1 $(BIN)/python -m pytest --collect-only -qq -p no:cacheprovider > /dev/null 2>&1 || true
+	@touch $@
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
