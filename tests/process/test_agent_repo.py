@@ -176,6 +176,7 @@ def test_nothing_that_a_hostile_repository_names_is_run(place: CliHarness, tmp_p
     git(other, "update-index", "--add", "--cacheinfo", f"160000,{git(other, 'rev-parse', 'HEAD')},s")
     git(other, "commit", "--quiet", "--message=hostile")
     for name in ("post-checkout", "pre-commit", "reference-transaction", "post-index-change"):
+        (other / ".git/hooks").mkdir(exist_ok=True)
         (other / f".git/hooks/{name}").write_text(f"#!/bin/sh\ntouch {made}\n")
         (other / f".git/hooks/{name}").chmod(0o755)
     (other / ".git/config").write_text(

@@ -251,7 +251,8 @@ def _conflict(folder: Path) -> None:
     git(folder, "checkout", "-q", "main")
     (folder / "a").write_text("ours\n")
     git(folder, "commit", "-qam", "Ours")
-    subprocess.run(["git", "merge", "-q", "other"], cwd=folder, capture_output=True)
+    with pytest.raises(subprocess.CalledProcessError):
+        git(folder, "merge", "-q", "other")
 
 
 def _link(folder: Path) -> None:

@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 
 from runner.cli.app import whole_command
 from runner.cli.json_output import OUTPUTS, Form, JsonOutput
-from tests.support.cli_harness import AGENT, CliHarness
+from tests.support.cli_harness import CliHarness
 from tests.support.places import ROOT
 
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
@@ -229,7 +230,7 @@ def test_every_command_with_json_is_on_the_page() -> None:
 
 def test_the_page_is_generated_from_the_table() -> None:
     done = subprocess.run(
-        [Path(AGENT).with_name("python"), ROOT / "docs" / "make_json.py", "--print"],
+        [sys.executable, ROOT / "docs" / "make_json.py", "--print"],
         capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     assert done.stdout == (ROOT / "docs" / "reference" / "json.md").read_text("utf-8"), "run `make docs`"

@@ -100,7 +100,7 @@ Make: TypeAlias = Callable[[Repository], object]
 
 
 class Repositories:
-    """Repositories by the function that brings them from their first two commits to their state, each made once."""
+    """Repositories by the function that makes their state out of their first two commits, each made once."""
 
     def __init__(self, folders: pytest.TempPathFactory) -> None:
         self._folders = folders

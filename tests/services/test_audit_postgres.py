@@ -579,7 +579,7 @@ def _fleet(server: Server) -> Iterator[Fleet]:
 
 @pytest.fixture
 def fleet(_fleet: Fleet) -> Fleet:
-    """The same log for every attack, because each attack must leave it intact; a new one after an attack that did not."""
+    """Return one log for every attack, because each attack must leave it intact; a new one after an attack that did not."""
     _fleet.intact()
     return _fleet
 

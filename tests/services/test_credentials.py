@@ -269,7 +269,7 @@ def test_a_key_is_in_one_header_and_in_no_process(place: KeyringHarness, model: 
 @pytest.mark.threat("T20")
 @pytest.mark.parametrize("refused", [False, True], ids=["taken", "refused"])
 def test_a_helpers_key_leaves_no_trace(place: KeyringHarness, refused: bool) -> None:
-    """Whether the server takes the key or refuses it, repeating every header that it was sent."""
+    """The server takes the key, or refuses it and repeats every header that it was sent."""
 
     def reply(turn: int, headers: str, body: bytes) -> Delta | str:
         Watch.look_all()

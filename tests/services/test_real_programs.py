@@ -154,7 +154,7 @@ def test_postgres_serves_on_a_unix_socket(place: Everyday, backend: str) -> None
 
 @pytest.mark.threat("T155")
 def test_a_browser_without_its_own_sandbox_shows_no_file_of_the_home(place: Everyday) -> None:
-    """The same command shows the page if the permit names the file, so the page is missing because of the sandbox.
+    """One command shows the page if the permit names the file, so the page is missing because of the sandbox.
 
     What the browser prints in its place differs from version to version: an error page, or nothing.
     """

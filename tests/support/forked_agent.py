@@ -112,7 +112,7 @@ def serve(listener, path):
                 return command
         if not clients:
             try:
-                os.unlink(path)  # from now on nobody can connect, but somebody may have done so already
+                os.unlink(path)  # from now on nobody can connect, but another worker may have done so already
             except FileNotFoundError:
                 pass
             if not select.select([listener], [], [], 0)[0]:
@@ -206,7 +206,7 @@ def run(
 
 
 class Process(subprocess.Popen[Any]):
-    """What `subprocess.Popen` is, for argv that begins with `AGENT`, or with this interpreter and `-c`.
+    """A `subprocess.Popen` that forks, for argv that begins with `AGENT`, or with this interpreter and `-c`.
 
     The process is started by execve(2) after all if it inherits descriptors, or if there are variables that the
     interpreter itself looks at when it starts.

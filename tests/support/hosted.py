@@ -43,6 +43,12 @@ class HostedClient:
             self.events.append(json.loads(line))
         return found[count - 1]
 
+    def answered(self) -> None:
+        """Wait for the answer to the request to attach: `attached`, or `error` if the session refused it."""
+        line = self._file.readline()
+        assert line, "the session closed the connection"
+        self.events.append(json.loads(line))
+
     def skim(self, type: str, read: Callable[[int], object] = lambda size: None) -> dict[str, Any]:
         """Return the next event of that type. Lines are decoded afterwards, so that the session need not wait.
 
@@ -109,8 +115,11 @@ class HostedHarness:
         return id
 
     def client(self, id: str, who: str = "tester", scope: str = "prompt", **fields: object) -> HostedClient:
+        """Return a client that is attached or refused, and so misses no later event; without `scope`, only connected."""
         made = HostedClient(self.folder / id, who, scope, **fields)
         self._clients.append(made)
+        if scope:
+            made.answered()
         return made
 
     def rows(self) -> list[dict[str, Any]]:

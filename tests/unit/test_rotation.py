@@ -13,7 +13,7 @@ ROWS = [f"row {number}" for number in range(400)]
 
 
 class Item(SimpleNamespace):
-    """What the rotation reads of a test."""
+    """The attributes of a test that the rotation reads."""
 
     __hash__ = object.__hash__
 

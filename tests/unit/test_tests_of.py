@@ -28,7 +28,7 @@ EXPECTED = [
     ("runner/frontends/batch/attempt.py", 1, "tests/process/test_batch.py",              "started as a process of its own"),
     ("sandbox/inside/helper.py",        12, "tests/process/test_helper_exchange.py",     "a program that is started by its path"),
     ("sandbox/linux/cgroup.py",         1,  "tests/sandbox/test_cgroup.py",              "a sandbox"),
-    ("tests/support/waiting.py",        12, "tests/laws/test_waiting_laws.py",           "a support module"),
+    ("tests/support/rotation.py",       1,  "tests/unit/test_rotation.py",               "a support module"),
     ("tests/unit/test_decide.py",       1,  "tests/unit/test_decide.py",                 "a test file is about itself"),
 ]
 # fmt: on
