@@ -136,18 +136,22 @@ def test_a_scope_bounds_what_a_client_may_send(user: HostedHarness) -> None:
     assert not (user.cli.work / "x").exists()
 
 
+PIECE = 100_000  # bytes of output
+
+
 @pytest.mark.threat("T280")
 @pytest.mark.thorough
 def test_a_client_that_reads_nothing_is_dropped_and_the_session_goes_on(user: HostedHarness) -> None:
     # In pieces, each after the one before was read, so that only the client that does not read is far behind. A byte of
-    # output is at least one of an event.
-    piece = "yes '' | head -c 1000000; until [ -e read$i ]; do sleep 0.01; done"
-    output = f"for i in 1 2 3 4 5 6 7 8 9 10; do {piece}; done"
+    # output is at least one of an event. An event counts 64 KiB at least, so that many small ones are as much as few large
+    # ones: the pieces are so short that one in events of 4 KiB stays far below the 8 MiB of a client that reads.
+    piece = f"yes '' | head -c {PIECE}; until [ -e read$i ]; do sleep 0.01; done"
+    output = f"for i in $(seq 120); do {piece}; done"
 
     pieces: list[Path] = []
 
     def read(size: int) -> None:
-        if size >= 1_000_000 * (len(pieces) + 1):
+        if size >= PIECE * (len(pieces) + 1):
             pieces.append(user.cli.work / f"read{len(pieces) + 1}")
             pieces[-1].touch()
 
@@ -159,7 +163,7 @@ def test_a_client_that_reads_nothing_is_dropped_and_the_session_goes_on(user: Ho
     other.say("prompt", text="begin")
     left = other.skim("client_detached", read)
     assert (left["who"], left["why"]) == ("deaf", "it does not read what the session sends")
-    read_before = 1_000_000 * len(pieces)
+    read_before = PIECE * len(pieces)
     other.skim("run_ended", lambda size: read(read_before + size))
     assert (user.cli.work / "made").exists()
     assert user.wait("idle", id)["clients"] == ["other"]
