@@ -9,7 +9,7 @@ from pathlib import Path
 # of XDG, and those of a pipeline.
 KEPT = re.compile(
     r"PATH|TMPDIR|USER|LOGNAME|TERM"
-    r"|(PYTHON|PYTEST_|COVERAGE_|COV_CORE_|CPUPROF_)\w*"  # of the interpreter, of pytest, and of profiles
+    r"|(PYTHON|PYTEST_|COVERAGE_|COV_CORE_)\w*"  # of the interpreter, of pytest, and of its measurements
     r"|LAW_EXAMPLES|UPDATE_GOLDEN"  # of this suite
     r"|RUSTUP_HOME"  # where a program of the machine lies
 )
