@@ -17,7 +17,8 @@ from sandbox.egress import ledger
 from sandbox.egress import proxy as proxy_module
 from sandbox.egress.dialer import resolve
 from tests.support.client_hellos import client_hello, made, sni, split
-from tests.support.egress_network import Names, Proxy, Server, certificate, own_address, proxying, serving
+from tests.support.egress_network import Names, Proxy, Server, certificate, proxying, serving
+from tests.support.own_network import own_address
 from tests.support.waiting import until_async
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import datetime
 import ipaddress
-import os
 import socket
 import ssl
 from collections.abc import AsyncIterator, Iterable
@@ -76,12 +75,6 @@ async def proxying(*hosts: str, names: Names | None = None, network: NetworkOpti
         proxy.egress.close()
 
 
-def own_address() -> str:
-    """Return an address of loopback at which no other process listens, so that each of its ports is free."""
-    number = os.getpid()  # at most 22 bits
-    return f"127.{64 + (number >> 16)}.{number >> 8 & 255}.{number & 255}"
-
-
 class Server:
     """A server on loopback that keeps what it was sent, and answers with `answer`."""
 
@@ -109,7 +102,7 @@ async def serving(
 ) -> AsyncIterator[Server]:
     """Answers everything that ends in `until` with `answer` (None: echoes), and says `greet` first.
 
-    A fixed `port` needs an address that no other process uses: `own_address()`.
+    A fixed `port` needs an address that no other process uses: `own_network.own_address()`.
     """
     server = Server(address, answer)
 

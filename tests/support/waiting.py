@@ -31,15 +31,10 @@ def until(
             end. If the process has ended and the condition does not hold afterwards, the wait fails at once.
         what: names the event in the message of a failure; a function is called for it then.
     """
-    for pause in _pauses():
-        if value := condition():
-            return value
-        if of is not None and has_ended(of):
-            if value := condition():  # the last thing that the process did
-                return value
-            raise AssertionError(f"{_name(what)} did not happen before the end of the process")
-        time.sleep(pause)
-    raise AssertionError  # there is always another pause
+    pauses = _pauses()
+    while not (value := _checked(condition, of, what)):
+        time.sleep(next(pauses))
+    return value
 
 
 async def until_async(
@@ -49,15 +44,10 @@ async def until_async(
     what: str | Callable[[], object] = "the event",
 ) -> Value:
     """Do what `until` does, while the other tasks of the event loop run."""
-    for pause in _pauses():
-        if value := condition():
-            return value
-        if of is not None and has_ended(of):
-            if value := condition():
-                return value
-            raise AssertionError(f"{_name(what)} did not happen before the end of the process")
-        await asyncio.sleep(pause)
-    raise AssertionError
+    pauses = _pauses()
+    while not (value := _checked(condition, of, what)):
+        await asyncio.sleep(next(pauses))
+    return value
 
 
 def has_ended(process: Observed) -> bool:
@@ -83,8 +73,13 @@ def is_at_rest(pid: int) -> bool:
     return bool(states) and set(states) == {"S"}
 
 
-def _name(what: str | Callable[[], object]) -> str:
-    return what if isinstance(what, str) else str(what())
+def _checked(condition: Callable[[], Value], of: "Observed | None", what: str | Callable[[], object]) -> Value:
+    """Return the value of a condition. Fail if it does not hold and the process has ended."""
+    value = condition()
+    if not value and of is not None and has_ended(of):
+        value = condition()  # the last thing that the process did
+        assert value, f"{what if isinstance(what, str) else what()} did not happen before the end of the process"
+    return value
 
 
 def _pauses() -> Iterator[float]:
