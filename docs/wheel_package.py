@@ -81,12 +81,12 @@ def rewritten(text: str, name: str, modules: set[str]) -> str:
     `modules` are the names of all modules of the checkout. Raise PackageError for an import that cannot be rewritten,
     and for a text that names a module.
     """
-    tree = ast.parse(text)
-    if found := next(_texts(tree, name, modules), None):
+    nodes = _nodes(ast.parse(text))
+    if found := next(_texts(nodes, name, modules), None):
         line, said = found
         raise PackageError(f"{name}:{line}: `{said}` names a module by text: derive the name from `__name__`")
     lines = text.splitlines(keepends=True)
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.ImportFrom):
             if not node.level and _is_ours(node.module or ""):
                 _insert(lines, node, rf"from\s+(?={re.escape(node.module or '')}\b)", f"{PACKAGE}.", name)
@@ -101,8 +101,32 @@ def rewritten(text: str, name: str, modules: set[str]) -> str:
             if alias.asname is None:
                 _insert(lines, node, rf"import\s+{PACKAGE}\.{alias.name}", f" as {alias.name}", name)
     done = "".join(lines)
-    _check(ast.parse(done), name)
+    _check(_statements(ast.parse(done)), name)
     return done
+
+
+def _nodes(tree: ast.Module) -> list[ast.AST]:
+    """Return the nodes of a tree in the order of `ast.walk`, which takes several times as long for a whole checkout."""
+    found: list[ast.AST] = [tree]
+    for node in found:  # which grows
+        for field in node._fields:
+            value = getattr(node, field, None)
+            if type(value) is list:
+                found += [each for each in value if isinstance(each, ast.AST)]
+            elif isinstance(value, ast.AST):
+                found.append(value)
+    return found
+
+
+def _statements(tree: ast.Module) -> list[ast.AST]:
+    """Return the statements of a tree at every depth, with its exception handlers and the cases of `match`."""
+    found: list[ast.AST] = [tree]
+    for node in found:  # which grows
+        for field in ("body", "handlers", "orelse", "finalbody", "cases"):
+            value = getattr(node, field, None)
+            if type(value) is list:  # `body` of a lambda and of a conditional expression is no list
+                found += value
+    return found
 
 
 def _is_ours(module: str) -> bool:
@@ -119,19 +143,19 @@ def _insert(lines: list[str], node: ast.stmt, before: str, words: str, name: str
     lines[node.lineno - 1] = f"{start.decode()}{rest[: found.end()]}{words}{rest[found.end() :]}"
 
 
-def _check(tree: ast.Module, name: str) -> None:
+def _check(statements: list[ast.AST], name: str) -> None:
     """Raise PackageError if an import of a top-level part is left."""
-    for node in ast.walk(tree):
+    for node in statements:
         if isinstance(node, ast.ImportFrom) and not node.level and _is_ours(node.module or ""):
             raise PackageError(f"{name}:{node.lineno}: an import of `{node.module}` is left")
         if isinstance(node, ast.Import) and any(_is_ours(alias.name) for alias in node.names):
             raise PackageError(f"{name}:{node.lineno}: an import of `{node.names[0].name}` is left")
 
 
-def _texts(tree: ast.Module, name: str, modules: set[str]) -> Iterator[tuple[int, str]]:
+def _texts(nodes: list[ast.AST], name: str, modules: set[str]) -> Iterator[tuple[int, str]]:
     """Yield the line and the text of every string that names a module; strings that are statements are comments."""
-    comments = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
+    comments = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    for node in nodes:
         if isinstance(node, ast.Call) and node.args and _last_name(node.func) in _BY_NAME:
             first = node.args[0]
             first = first.values[0] if isinstance(first, ast.JoinedStr) and first.values else first

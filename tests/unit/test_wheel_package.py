@@ -90,3 +90,38 @@ def test_every_kind_of_file_is_a_part_of_a_wheel() -> None:
 
 def test_every_allowed_text_is_there() -> None:
     assert [(file, text) for file, text in WHEEL.ALLOWED if text not in (ROOT / file).read_text("utf-8")] == []
+
+
+def test_an_import_is_found_at_every_depth() -> None:
+    """The last check of a rewritten file looks at statements only."""
+    source = """
+import a0
+def function():
+    import a1
+class C:
+    async def method(self):
+        async with x: import a2
+        async for y in z: import a3
+        else: import a4
+while 1:
+    if 1: import a5
+    elif 2: import a6
+    else: import a7
+for y in z: import a8
+try: import a9
+except A: import a10
+else: import a11
+finally: import a12
+try: pass
+except* A: import a13
+match x:
+    case 1 if (lambda: 1 if 2 else 3)():
+        with x: import a14
+"""
+    found = [node for node in WHEEL._statements(ast.parse(source)) if isinstance(node, ast.Import)]
+    assert sorted(node.names[0].name for node in found) == sorted(f"a{number}" for number in range(15))
+
+
+def test_the_nodes_are_those_of_the_standard_library() -> None:
+    tree = ast.parse((ROOT / "docs" / "wheel_package.py").read_text("utf-8"))
+    assert [id(node) for node in WHEEL._nodes(tree)] == [id(node) for node in ast.walk(tree)]
