@@ -52,7 +52,7 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 
 types: $(VENV)/.dev
-	$(BIN)/mypy
+	$(BIN)/mypy --num-workers $(CORES)
 
 imports: $(VENV)/.dev
 	$(BIN)/lint-imports

@@ -3,6 +3,7 @@
 import ast
 import re
 import tokenize
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -20,6 +21,7 @@ FRAGMENTS = (
     *("The same", "Neither", "As", "Those", "Its", "One that"),
 )
 FRAGMENT = re.compile(rf"({'|'.join(FRAGMENTS)})\b")
+_FRAGMENT_CANDIDATE = re.compile(rf"""["']\s*{FRAGMENT.pattern}""")  # a string that begins like one
 
 _GLOSSARY = (ROOT / "docs" / "glossary.md").read_text("utf-8").partition("## Words that are not used")[2]
 REJECTED = [
@@ -27,6 +29,8 @@ REJECTED = [
 ]
 _ANY = "|".join(word.replace(" ", r"\s+") for word in REJECTED)
 REJECTED_WORD = re.compile(rf"\b({_ANY})\b", re.IGNORECASE)
+# One word of each, the longest: a module without any of them has no rejected words, and is not parsed for its prose.
+_CANDIDATE = re.compile(rf"\b({'|'.join(max(word.split(), key=len) for word in REJECTED)})\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -51,7 +55,10 @@ def modules(*folders: str) -> Iterator[tuple[str, str]]:
 
 def docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Yield the line and the text of every docstring."""
-    for node in ast.walk(tree):
+    statements: list[ast.AST] = [tree]
+    for node in statements:  # which grows; expressions have no docstrings
+        for field in ("body", "handlers", "orelse", "finalbody", "cases"):
+            statements += getattr(node, field, ())
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
             text = ast.get_docstring(node)
             if text is not None:
@@ -87,6 +94,8 @@ def fragments(path: str, tree: ast.Module) -> Iterator[Finding]:
 
 def rejected_words(path: str, source: str, tree: ast.Module) -> Iterator[Finding]:
     """Yield every use of a word that the glossary replaces."""
+    if _CANDIDATE.search(source) is None:
+        return
     for line, text in prose(source, tree):
         for hit in REJECTED_WORD.finditer(re.sub(r"`[^`\n]*`", "``", text)):
             yield Finding("word", path, f"{path}:{line}", hit[0])
@@ -95,29 +104,29 @@ def rejected_words(path: str, source: str, tree: ast.Module) -> Iterator[Finding
 _ALIAS = re.compile(r"[A-Z][A-Za-z]*[a-z][A-Za-z]*")
 
 
-def repeated_classes() -> Iterator[Finding]:
-    """Yield every definition of a public class or type alias whose name is defined in several modules of the product."""
-    places: dict[str, list[str]] = {}
-    for path, source in modules(*PRODUCT):
-        for node in ast.parse(source).body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                places.setdefault(node.name, []).append(f"{path}:{node.lineno}")
-            elif isinstance(node, ast.Assign):
-                names = [target.id for target in node.targets if isinstance(target, ast.Name)]
-                for name in filter(_ALIAS.fullmatch, names):
-                    places.setdefault(name, []).append(f"{path}:{node.lineno}")
-    for name, found in sorted(places.items()):
-        if len(found) > 1:
-            yield from (Finding("class", name, place, name) for place in found)
+def names_of_classes(path: str, tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """Yield the name of each public class and type alias that a module defines, and the place."""
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            yield node.name, f"{path}:{node.lineno}"
+        elif isinstance(node, ast.Assign):
+            names = [target.id for target in node.targets if isinstance(target, ast.Name)]
+            yield from ((name, f"{path}:{node.lineno}") for name in filter(_ALIAS.fullmatch, names))
 
 
 @cache
 def findings() -> tuple[Finding, ...]:
     """Return the findings in the product and, for docstrings and words, in the tests."""
-    found = list(repeated_classes())
+    found: list[Finding] = []
+    places: defaultdict[str, list[str]] = defaultdict(list)
     for path, source in modules(*PRODUCT, "tests"):
-        tree = ast.parse(source)
+        if not path.startswith(PRODUCT) and not _FRAGMENT_CANDIDATE.search(source) and not _CANDIDATE.search(source):
+            continue  # nearly all tests: parsing them takes most of the time
+        tree = ast.parse(source)  # one at a time: all of them together keep the garbage collector busy
         found += fragments(path, tree)
         if path not in QUOTING:
             found += rejected_words(path, source, tree)
-    return tuple(found)
+        for name, place in names_of_classes(path, tree) if path.startswith(PRODUCT) else ():
+            places[name].append(place)
+    repeated = sorted((name, each) for name, each in places.items() if len(each) > 1)
+    return tuple(found + [Finding("class", name, place, name) for name, each in repeated for place in each])

@@ -57,7 +57,7 @@ VALIDATOR = jsonschema.Draft7Validator(make_schema())
 
 
 @pytest.mark.threat("T44")
-@examples(400, suppress_health_check=[HealthCheck.too_slow])
+@examples(150, many=400, suppress_health_check=[HealthCheck.too_slow])
 @given(documents(wild=True))
 def test_the_model_and_the_loader_accept_the_same(document: dict[str, Any]) -> None:
     text = as_toml(document)
@@ -68,7 +68,7 @@ def test_the_model_and_the_loader_accept_the_same(document: dict[str, Any]) -> N
     assert bool(hand) == bool(model), (text, hand, model)
 
 
-@examples(200, suppress_health_check=[HealthCheck.too_slow])
+@examples(80, many=200, suppress_health_check=[HealthCheck.too_slow])
 @given(documents())
 def test_the_schema_finds_no_fault_with_what_is_accepted(document: dict[str, Any]) -> None:
     text = as_toml(document)

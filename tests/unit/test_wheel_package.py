@@ -78,9 +78,8 @@ def test_every_module_can_be_a_part_of_a_wheel() -> None:
     files = [ROOT / "ringfence.py", *(path for part in WHEEL.PARTS for path in (ROOT / part).rglob("*.py"))]
     for path in files:
         text = path.read_text("utf-8")
-        done = WHEEL.rewritten(text, path.relative_to(ROOT).as_posix(), modules)
+        done = WHEEL.rewritten(text, path.relative_to(ROOT).as_posix(), modules)  # which parses its result
         assert done.count("\n") == text.count("\n"), path
-        ast.parse(done)
 
 
 def test_every_kind_of_file_is_a_part_of_a_wheel() -> None:
