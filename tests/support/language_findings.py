@@ -29,8 +29,10 @@ REJECTED = [
 ]
 _ANY = "|".join(word.replace(" ", r"\s+") for word in REJECTED)
 REJECTED_WORD = re.compile(rf"\b({_ANY})\b", re.IGNORECASE)
-# One word of each, the longest: a module without any of them has no rejected words, and is not parsed for its prose.
-_CANDIDATE = re.compile(rf"\b({'|'.join(max(word.split(), key=len) for word in REJECTED)})\b", re.IGNORECASE)
+# The same in a text with comment signs, and with quotes where a string ends and the next one begins. A module without any
+# such words is not parsed.
+_BETWEEN = r"\\W+(?:[bfru]{1,2}\\W+)?"
+_CANDIDATE = re.compile(rf"\b({'|'.join(re.sub(' +', _BETWEEN, word) for word in REJECTED)})\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
