@@ -7,20 +7,23 @@ import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 from runner.resident.peer import standing
 from sandbox.inside import syscalls
+from tests.support import forked_agent
 from tests.support.cli_harness import AGENT, CliHarness
 from tests.support.command_samples import COMMANDS
 from tests.support.marked_processes import new_nap
 from tests.support.resident_process import PATIENCE, processes, resident, served, short_place, until
+from tests.support.rotation import choose
 
+T = TypeVar("T")
 MODES = ("default", "accept-edits", "plan", "trust-project")
 OWN = (
     "echo out; echo err >&2; exit 7", "cat", "cat; cat", "wc -c", "exit 300", "kill -9 $$", "kill -TERM $$", "pwd; ls -la",
@@ -39,12 +42,19 @@ class Line:
     given: bytes | None = None
 
 
-def lines() -> list[Line]:
-    found = [Line(("exec", "--mode", mode, script)) for mode in MODES for script in COMMANDS]
+def lines(whole: bool) -> list[Line]:
+    """Return the command lines that are compared. Unless it is the whole matrix, each script has one mode and one input."""
+
+    def of(name: str, variants: Sequence[T]) -> Sequence[T]:
+        return variants if whole else [variants[int(choose(name, [str(at) for at in range(len(variants))]))]]
+
+    found = [Line(("exec", "--mode", mode, script)) for script in COMMANDS for mode in of(f"exec {script}", MODES)]
     found += [
-        Line(("exec", "--mode", "trust-project", script), given) for script in OWN for given in (None, b"in\n\xff")
+        Line(("exec", "--mode", "trust-project", script), given)
+        for script in OWN
+        for given in of(script, (None, b"in\n\xff"))
     ]
-    found += [Line(("why", *form, script)) for form in ((), ("--json",)) for script in COMMANDS]
+    found += [Line(("why", *form, script)) for script in COMMANDS for form in of(f"why {script}", ((), ("--json",)))]
     found += [Line(("exec", "--json", script)) for script in OWN[:20]]
     found += [
         Line(("exec",)), Line(("exec", "--nonsense", "ls")), Line(("exec", "ls", "-la")), Line(("exec", "--", "ls", "-a")), Line(("exec", "--help")),
@@ -53,6 +63,7 @@ def lines() -> list[Line]:
         Line(("policy", "judge"), b'{"id": 1, "cmd": "git status"}\n{"id": 2, "cmd": "rm -rf /"}\nnonsense\n'), Line(("exec", "--env", "A=b", "echo $A")),
         Line(("exec", "--write", "/tmp", "ls")), Line(("exec", "--host", "example.org", "true")), Line(("exec", "--backend", "T9", "true")),
     ]  # fmt: skip
+    assert len(found) >= (500 if whole else 200)
     return found
 
 
@@ -99,16 +110,13 @@ def ready(place: CliHarness) -> None:
     (place.work / "docs").chmod(0o755)
 
 
-def outcome(place: CliHarness, line: Line) -> tuple[object, ...]:
+def outcome(
+    place: CliHarness, line: Line, run: Callable[..., "subprocess.CompletedProcess[bytes]"]
+) -> tuple[object, ...]:
     ready(place)
-    done = subprocess.run(
-        [AGENT, *line.words],
-        cwd=place.work,
-        env={**place.environ, "NO_COLOR": "1"},
-        input=line.given,
-        stdin=subprocess.DEVNULL if line.given is None else None,
-        capture_output=True,
-        timeout=120,
+    stdin = {"stdin": subprocess.DEVNULL} if line.given is None else {"input": line.given}
+    done = run(
+        [AGENT, *line.words], cwd=place.work, env={**place.environ, "NO_COLOR": "1"}, capture_output=True, **stdin
     )
     files = sorted(
         (str(path.relative_to(place.work)), oct(path.lstat().st_mode), path.read_bytes() if path.is_file() else b"")
@@ -129,29 +137,28 @@ def record(place: CliHarness) -> list[str]:
     return [re.sub(r'"used":(null|\{[^}]*\})', "", line) if '"ended_by":"wall"' in line else line for line in lines]
 
 
-PARTS = 12  # of the lines, so that each test is short
+PARTS = 6  # of the lines, so that each test is short
 
 
 @pytest.mark.thorough
+@pytest.mark.slow("the same two hundred lines twice, in six parts: the law of this module")
 @pytest.mark.threat("T273")
 @pytest.mark.parametrize("part", range(PARTS))
-def test_they_are_the_same_as_cold_ones(part: int) -> None:
-    """Five hundred lines: output, exit status, files and every field of the record."""
-    assert len(lines()) >= 500
-    compared = lines()[part::PARTS]
-    found: list[list[tuple[object, ...]]] = []
-    records = []
-    for warm in (False, True):
-        with short_place() as place:
-            if not warm:
-                found.append([outcome(place, line) for line in compared])
-                records.append(record(place))
-                continue
-            with resident(place):
-                found.append([outcome(place, line) for line in compared])
-                count = served(place)
-            records.append(record(place))
-    different = [(line, cold, warm) for line, cold, warm in zip(compared, *found, strict=True) if cold != warm]
+def test_they_are_the_same_as_cold_ones(part: int, request: pytest.FixtureRequest) -> None:
+    """Two hundred lines, and five hundred with `--matrix`: output, exit status, files and every field of the record.
+
+    The cold ones are forked: `test_forked_agent` shows that they are the same as executed ones.
+    """
+    compared = lines(request.config.getoption("--matrix"))[part::PARTS]
+    with short_place() as place:
+        cold = [outcome(place, line, forked_agent.run) for line in compared]
+        records = [record(place)]
+    with short_place() as place:
+        with resident(place):
+            warm = [outcome(place, line, subprocess.run) for line in compared]
+            count = served(place)
+        records.append(record(place))
+    different = [(line, cold, warm) for line, cold, warm in zip(compared, cold, warm, strict=True) if cold != warm]
     assert not different, f"{len(different)} of {len(compared)}: {different[:3]}"
     assert records[0] == records[1]
     # On a busy machine a worker may take longer than a client waits for it.
