@@ -263,7 +263,7 @@ ODD = [
     (b"",                         "absent", "",                                  "nothing"),
     (b"\xff\xfe" + KEY.encode(),  "broken", "not text",                          "bytes"),
     (KEY.encode() + b"\nx: 1",    "broken", "characters that a key never has",   "two lines"),
-    (b"x" * (1 << 20),            "broken", "characters that a key never has",   "1 MB"),
+    (b"x" * (1 << 16),            "broken", "characters that a key never has",   "64 kB"),
     (KEY.encode() + b"\n",        "used",   "",                                  "a key with its line end"),
 ]
 # fmt: on

@@ -51,6 +51,24 @@ while True:
     else:
         bus.send(new_method_return(message, "s", (sys.argv[2],)))
 """
+# Prints a line for each line that it reads, when every process with a connection to the bus is still alive, and the
+# service has handled all that came before: `ListNames` no longer has what ended, and messages arrive in order.
+REST = """
+import os, sys
+from jeepney import DBusAddress, MessageType, Properties
+from jeepney.bus_messages import message_bus
+from jeepney.io.blocking import open_dbus_connection
+bus = open_dbus_connection("SESSION")
+service = DBusAddress("/org/freedesktop/secrets", "org.freedesktop.secrets", "org.freedesktop.Secret.Service")
+def ended(name):
+    reply = bus.send_and_get_reply(message_bus.GetConnectionUnixProcessID(name))
+    return reply.header.message_type is MessageType.method_return and not os.path.exists(f"/proc/{reply.body[0]}")
+for _ in sys.stdin:
+    while any(ended(name) for name in bus.send_and_get_reply(message_bus.ListNames()).body[0] if name.startswith(":")):
+        pass
+    bus.send_and_get_reply(Properties(service).get("Collections"))
+    print("at rest", flush=True)
+"""
 
 LONGER = f"from policy.model.deadline import stretch\nstretch({FACTOR})\n"  # all deadlines
 IMPATIENT = """
@@ -78,6 +96,8 @@ class KeyringHarness:
         runtime.chmod(0o700)
         self.who: dict[str, Any] = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if user == "nobody" else {}
         self.command, path = _command(self.who, base)
+        self._observer: subprocess.Popen[Any] | None = None  # runs REST while gnome-keyring-daemon runs
+        self._keyring: subprocess.Popen[str] | None = None
         self.environ = {
             "PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(self.home), "LC_ALL": "C.UTF-8",
             "XDG_RUNTIME_DIR": str(runtime), **path,
@@ -91,6 +111,7 @@ class KeyringHarness:
     ) -> subprocess.CompletedProcess[str]:
         """Run the command. With `forked` it is a fork also where the others are executed."""
         run = forked_agent.run if forked else self._run
+        self._rest()
         done = run(
             [*self.command, *words], input=stdin.encode() if isinstance(stdin, str) else stdin, capture_output=True,
             env={**self.environ, **(env or {})}, cwd=self.work, **self.who,
@@ -104,6 +125,7 @@ class KeyringHarness:
         product.
         """
         interpreter = self.command[:-1] or [sys.executable]
+        self._rest()
         done = forked_agent.run(
             [*interpreter, "-c", program, *words], input=stdin, env=self.environ, cwd=self.work, capture_output=True,
             text=True, **self.who,
@@ -129,6 +151,7 @@ class KeyringHarness:
     def impatient(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run the command, which counts a keyring as failed that has not answered within half a second."""
         python = self.command[0] if len(self.command) > 1 else sys.executable
+        self._rest()
         done = self._run(
             [python, "-c", IMPATIENT, *words],
             input=b"",
@@ -161,14 +184,18 @@ class KeyringHarness:
             self.environ["DBUS_SESSION_BUS_ADDRESS"] = bus.stdout.readline().strip()
             service = Service(self)
             if kind in ("unlocked", "locked"):
-                started.append(self._daemon())
+                self._keyring = self._daemon()
+                started.append(self._keyring)
                 service.wait(started[-1])
+                self._observer = self._observed()
+                started.append(self._observer)
             elif kind != "none":
                 started.append(self._odd(kind, said))
             if kind == "locked":
                 service.lock()
             yield service
         finally:
+            self._observer = self._keyring = None
             self.environ.pop("DBUS_SESSION_BUS_ADDRESS", None)
             for process in reversed(started):
                 process.kill()
@@ -177,16 +204,48 @@ class KeyringHarness:
                     if pipe is not None:
                         pipe.close()
 
-    def _daemon(self) -> "subprocess.Popen[str]":
-        process = subprocess.Popen(
-            ["gnome-keyring-daemon", "--foreground", "--unlock", "--components=secrets"],
-            stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True,
-            env=self.environ, cwd="/", **self.who,
+    def _rest(self) -> None:
+        """Wait until the service knows that the last client is gone.
+
+        gnome-keyring-daemon ends with an assertion when a client comes while another one is being forgotten.
+        """
+        if self._observer is None or self._keyring is None:
+            return
+        self._observer.stdin.write("\n")
+        assert self._observer.stdout.readline() == "at rest\n"
+        assert self._keyring.poll() is None, "gnome-keyring-daemon has ended: " + self._errors.read_text()
+
+    @contextlib.contextmanager
+    def unobserved(self) -> "Iterator[subprocess.Popen[str]]":
+        """Yield the daemon, which answers nobody meanwhile."""
+        observer, self._observer = self._observer, None
+        assert self._keyring is not None
+        try:
+            yield self._keyring
+        finally:
+            self._observer = observer
+
+    def _observed(self) -> "subprocess.Popen[Any]":
+        interpreter = self.command[:-1] or [sys.executable]
+        return forked_agent.Process(
+            [*interpreter, "-c", REST], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
+            env=self.environ, cwd=self.work, **self.who,
         )  # fmt: skip
+
+    @property
+    def _errors(self) -> Path:
+        return self.base / "gnome-keyring-daemon.log"
+
+    def _daemon(self) -> "subprocess.Popen[str]":
+        with self._errors.open("w") as errors:
+            process = subprocess.Popen(
+                ["gnome-keyring-daemon", "--foreground", "--unlock", "--components=secrets"],
+                stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors, text=True,
+                env=self.environ, cwd="/", **self.who,
+            )  # fmt: skip
         assert process.stdin is not None
         process.stdin.write(PASSWORD)
         process.stdin.close()
-        self.daemon = process.pid
         return process
 
     def _odd(self, kind: str, said: str) -> "subprocess.Popen[str]":
@@ -221,11 +280,12 @@ class Service:
 
     @contextlib.contextmanager
     def stopped(self) -> Iterator[None]:
-        os.kill(self._desk.daemon, signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            os.kill(self._desk.daemon, signal.SIGCONT)
+        with self._desk.unobserved() as daemon:
+            daemon.send_signal(signal.SIGSTOP)
+            try:
+                yield
+            finally:
+                daemon.send_signal(signal.SIGCONT)
 
     def item(self, name: str, value: bytes, program: str = "Python keyring library") -> None:
         """Put anything there, past the product, as another `program` does."""
