@@ -1,5 +1,6 @@
 """Comparison of `forked_agent` with execve(2): the same output and exit status for every command."""
 
+import contextlib
 import os
 import re
 import select
@@ -16,6 +17,8 @@ from runner.cli.command_table import COMMANDS
 from tests.support import forked_agent
 from tests.support.forked_agent import AGENT
 from tests.support.places import ROOT
+from tests.support.terminal import Terminal
+from tests.support.terminal_screen import ScreenTerminal
 
 SCRIPT = '[[turn]]\ncalls = [{ name = "bash", arguments = { command = "ls; echo $?" } }]\n[[turn]]\ntext = "Done."\n'
 # fmt: off
@@ -155,6 +158,84 @@ def test_a_process_is_like_any_other_for_its_parent() -> None:
             process.send_signal(signal.SIGTERM)
             assert process.wait() == -signal.SIGTERM
         assert start(words, env={}, stdin=-1, stdout=-1, stderr=-1, text=True).communicate("a\n")[0] == "False\na\n"
+
+
+def test_a_program_is_given_the_same_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The session, the controlling terminal and its modes, the groups of processes, signals and descriptors.
+
+    A key that interrupts ends the process by the signal of the terminal.
+    """
+    program = (
+        "import os, signal, subprocess, sys, termios\n"
+        "print([os.getsid(0) == os.getpid(), os.getpgid(0) == os.getpid(), os.tcgetpgrp(0) == os.getpid()])\n"
+        "here, device = os.ttyname(0), os.stat('/dev/tty').st_rdev\n"
+        "print([os.ttyname(each) == here for each in (1, 2)], os.isatty(os.open('/dev/tty', os.O_RDWR)), device)\n"
+        "print(subprocess.getoutput('tty') == here, os.get_terminal_size(), termios.tcgetattr(0))\n"
+        "ps = subprocess.getoutput(f'ps -o sid=,pgid=,tpgid=,tty= -p {os.getpid()}').split()\n"
+        "print([each == str(os.getpid()) for each in ps[:3]], f'/dev/{ps[3]}' == here)\n"
+        "print(signal.pthread_sigmask(signal.SIG_BLOCK, ()), [str(signal.getsignal(each)) for each in signal.Signals])\n"
+        "print([line for line in open('/proc/self/status') if line.startswith(('Sig', 'Shd'))])\n"
+        "print(sorted(os.listdir('/proc/self/fd'))[:-1], sorted(os.environ.items()), os.umask(0))\n"
+        "each = (sys.stdin, sys.stdout, sys.stderr)\n"
+        "print([(file.encoding, file.errors, file.line_buffering, file.isatty(), file.name, file.mode) for file in each])\n"
+        "print('read', repr(input('a line? ')), sys.stdin.readline(), flush=True)\n"
+        "signal.signal(signal.SIGINT, signal.SIG_DFL); print('waits'); signal.pause()"
+    )
+    monkeypatch.setattr("tests.support.terminal.AGENT", sys.executable)  # the command that a terminal forks
+    words = [sys.executable, "-c", program]
+    environ = {"TERM": "xterm", "LANG": "C.UTF-8", "PATH": os.environ["PATH"]}
+    for other in (False, True) if os.geteuid() == 0 else (False,):
+        answers = []
+        for execve in (True, False):
+            terminal = Terminal(words, Path("/"), environ, size=(97, 31), other=other, execve=execve)
+            with contextlib.closing(terminal):
+                terminal.until("a line? ")
+                terminal.type("one\rtwo\r")
+                terminal.until("waits")
+                assert os.getsid(terminal.pid) == terminal.pid
+                terminal.type("\x03")
+                answers.append((terminal.end(), terminal.seen))
+        assert answers[0] == answers[1]
+        assert answers[0][0] == 128 + signal.SIGINT
+
+
+PROMPT = r"\n>\n\Z"
+# fmt: off
+AT_A_TERMINAL: list[tuple[tuple[str, ...], dict[str, str], list[tuple[str, str]], int]] = [
+    (("exec", "touch new; stty size; tty"),           {},                      [(r"allow once\? \[", "y\r")], 0),
+    (("exec", "touch new"),                           {},                      [(r"allow once\? \[", "\x03")], 130),
+    (("--plain", "--model", "scripted:../script.toml"), {},                    [(PROMPT, "/cost\r"), (f"received.*{PROMPT}", "\x04")], 0),
+    (("--model", "scripted:../script.toml"),          {},                      [(r"\? help", "/cost\r"), ("received", "\x04")], 0),
+    (("--model", "scripted:../script.toml"),          {"NO_COLOR": "1"},       [(r"\? help", "\x04")], 0),
+    (("why", "rm -rf /"),                             {"COLUMNS": "70"},       [], 0),
+    (("nonsense",),                                   {"TERM": "dumb"},        [], 2),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(
+    ("words", "more", "keys", "code"),
+    AT_A_TERMINAL,
+    ids=[" ".join([*row[0], *row[1]]) + repr(row[2][-1:]) for row in AT_A_TERMINAL],
+)
+def test_both_show_the_same_at_a_terminal(
+    tmp_path: Path, words: tuple[str, ...], more: dict[str, str], keys: list[tuple[str, str]], code: int
+) -> None:
+    home = tmp_path / "home"
+    environ = {"HOME": str(home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8", **more}
+    answers = []
+    for execve in (True, False):
+        shutil.rmtree(home, ignore_errors=True)
+        (home / "work").mkdir(parents=True)
+        (home / "script.toml").write_text(SCRIPT)
+        screen = ScreenTerminal(home / "work", environ, AGENT, *words, size=(100, 40), execve=execve)
+        with contextlib.closing(screen):
+            for text, key in keys:
+                screen.until_screen(lambda shown, text=text: re.search(text, f"{shown.rstrip()}\n", re.DOTALL))
+                screen.type(key)
+            screen.until(f"LEFT {code}")
+            answers.append((masked(screen.whole()), screen.styles()))
+    assert answers[0] == answers[1]
 
 
 CLIENT = """

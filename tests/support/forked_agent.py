@@ -1,8 +1,9 @@
 """The command `agent` in processes that are forked from one that has imported the product already.
 
 Such a process has its own pid, descriptors, environment, working folder and exit status, like one that was started by
-execve(2); only the 0.3 s of processor time for the imports are saved. Each command has tests that start it by execve(2)
-as well, and everything that a terminal, a signal or the start-up itself is part of is tested in that way only.
+execve(2); only the 0.3 s of processor time for the imports are saved. With `terminal` it leads a session with a
+controlling terminal. Each command has tests that start it by execve(2) as well, and everything that a signal, the state
+of the terminal itself, job control or the start-up is part of is tested in that way only.
 
 /proc/PID/environ and cmdline of such a process are those of the process that it was forked from. Tests that look there,
 and tests of attacks, which may look there, start `agent` by execve(2).
@@ -31,7 +32,7 @@ from typing import IO, Any
 from tests.support.agent_program import AGENT, INSTALLED
 
 SERVER = r"""
-import atexit, ctypes, functools, gc, importlib, io, json, os, pkgutil, select, socket, sys, threading
+import atexit, ctypes, fcntl, functools, gc, importlib, io, json, os, pkgutil, select, socket, sys, termios, threading
 
 found = list(sys.path)
 
@@ -68,8 +69,10 @@ def become(asked, files):
         os.dup2(file, number)
         os.close(file)
     os.chdir(asked["cwd"])
-    if asked["session"]:
+    if asked["session"] or asked["terminal"]:
         os.setsid()
+    if asked["terminal"]:
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     whose = (asked["user"], asked["group"], asked["groups"])
     if whose != (None, None, None):
         change_user(*whose)
@@ -80,10 +83,13 @@ def become(asked, files):
     sys.argv[:] = asked["argv"]
     sys.path[:] = found  # without what an import may have added
     sys.path[0] = os.path.dirname(sys.argv[0])
-    sys.stdin = sys.__stdin__ = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, closefd=False)), "utf-8", "surrogateescape", "\n")
-    for number, name, errors in ((1, "stdout", "surrogateescape"), (2, "stderr", "backslashreplace")):
-        raw = io.BufferedWriter(io.FileIO(number, "wb", closefd=False))
-        text = io.TextIOWrapper(raw, "utf-8", errors, "\n", line_buffering=number == 2 or os.isatty(number))
+    kinds = ((0, "stdin", "surrogateescape"), (1, "stdout", "surrogateescape"), (2, "stderr", "backslashreplace"))
+    for number, name, errors in kinds:
+        raw = io.FileIO(number, "wb" if number else "rb", closefd=False)
+        raw.name = f"<{name}>"
+        buffered = io.BufferedWriter(raw) if number else io.BufferedReader(raw)
+        text = io.TextIOWrapper(buffered, "utf-8", errors, "\n", line_buffering=number == 2 or os.isatty(number))
+        text.mode = "w" if number else "r"
         setattr(sys, name, text)
         setattr(sys, f"__{name}__", text)
 
@@ -212,15 +218,40 @@ class Process(subprocess.Popen[Any]):
     interpreter itself looks at when it starts.
     """
 
-    def __init__(self, argv: Sequence[str | Path], *, env: Mapping[str, str] | None = None, **more: Any) -> None:
+    def __init__(
+        self,
+        argv: Sequence[str | Path],
+        *,
+        env: Mapping[str, str] | None = None,
+        terminal: bool = False,
+        execve: bool = False,
+        **more: Any,
+    ) -> None:
+        """Start the process.
+
+        Args:
+            terminal: whether it leads a session whose controlling terminal is its standard input.
+            execve: whether it is started by execve(2) in any case.
+        """
         self._status: IO[bytes] | None = None  # of a forked process: its pid and, at its end, its status, one line each
+        self._terminal, self._execve = terminal, execve
         super().__init__([str(word) for word in argv], env={**(os.environ if env is None else env)}, **more)
+
+    def end(self) -> int:
+        """Return a new descriptor that can be read from the end of the process on."""
+        if self._status is None:
+            return os.pidfd_open(self.pid)
+        return os.dup(self._status.fileno())  # the process that forked it has waited for it, so its pid may be gone
 
     def _execute_child(self, args: list[str], *details: Any) -> None:
         given = dict(zip(inspect.signature(super()._execute_child).parameters, (args, *details), strict=True))  # type: ignore[misc]  # private
         program = args[2] if args[:2] == [sys.executable, "-c"] else None
-        if (args[0] not in (AGENT, INSTALLED) and program is None) or given["pass_fds"] or not _alike(given["env"]):
-            super()._execute_child(args, *details)  # type: ignore[misc]  # private
+        known = args[0] in (AGENT, INSTALLED) or program is not None
+        if self._execve or not known or given["pass_fds"] or not _alike(given["env"]):
+            # setsid(1) takes the terminal for the new session and becomes the command. A function that Python calls
+            # between fork and exec could hang, because threads of this process may hold locks.
+            before = ["setsid", "--ctty", "--"] * self._terminal
+            super()._execute_child([*before, *args], *details)  # type: ignore[misc]  # private
             return
         asked = {
             "argv": args if program is None else ["-c", *args[3:]],
@@ -228,6 +259,7 @@ class Process(subprocess.Popen[Any]):
             "env": given["env"],
             "cwd": os.path.abspath(given["cwd"] or "."),
             "session": given["start_new_session"],
+            "terminal": self._terminal,
             "user": given["uid"],
             "group": given["gid"],
             "groups": None if given["gids"] is None else list(given["gids"]),

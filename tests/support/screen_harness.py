@@ -28,8 +28,11 @@ class ScreenHarness:
         }
         self.windows: list[Screen] = []
 
-    def start(self, turns: list[dict[str, object]], *words: str, size: tuple[int, int] = (110, 50)) -> ScreenTerminal:
-        window = ScreenTerminal(self.work, self.environ, *self._command(turns, *words), size=size)
+    def start(
+        self, turns: list[dict[str, object]], *words: str, size: tuple[int, int] = (110, 50), execve: bool = False
+    ) -> ScreenTerminal:
+        """Start the interface at a new terminal; `execve` as in `PseudoTerminal`."""
+        window = ScreenTerminal(self.work, self.environ, *self._command(turns, *words), size=size, execve=execve)
         self.windows.append(window)
         return window
 

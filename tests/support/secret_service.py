@@ -314,6 +314,7 @@ def terminal(harness: KeyringHarness, *words: str, command: Sequence[str] | None
         harness.work,
         {**harness.environ, "TERM": "xterm"},
         other=bool(harness.who),
+        execve=True,
     )
     try:
         yield made

@@ -11,12 +11,12 @@ import os
 import pty
 import select
 import struct
-import subprocess
 import termios
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from tests.support.forked_agent import AGENT, Process
 from tests.support.sandbox_bench import NOBODY
 
 Value = TypeVar("Value")
@@ -40,12 +40,15 @@ class PseudoTerminal:
         *,
         size: tuple[int, int] = (0, 0),
         other: bool = False,
+        execve: bool = False,
     ) -> None:
         """Start the command.
 
         Args:
             size: columns and rows of the terminal.
             other: whether the command runs as the user `nobody`.
+            execve: whether `agent` is started as a shell does it, and not forked (`forked_agent`): for tests of the
+                start-up, signals, job control, the state of the terminal itself, /proc and attacks.
         """
         self.code: int | None = None
         self._master, slave = pty.openpty()
@@ -53,14 +56,13 @@ class PseudoTerminal:
             self.set_size(*size)
             os.set_blocking(self._master, False)
             who = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if other else {}
-            # setsid(1) takes the terminal for the new session and becomes the command. A function that Python calls
-            # between fork and exec could hang, because threads of this process may hold locks.
-            self._process = subprocess.Popen(
-                ["setsid", "--ctty", "--", *argv], cwd=cwd, env=environ, stdin=slave, stdout=slave, stderr=slave, **who
-            )  # type: ignore[call-overload]  # `who` holds what it takes
+            self._process = Process(
+                argv, cwd=cwd, env=environ, stdin=slave, stdout=slave, stderr=slave, terminal=True,
+                execve=execve or argv[0] != AGENT, **who,
+            )  # fmt: skip
         finally:
             os.close(slave)
-        self._ended = os.pidfd_open(self._process.pid)
+        self._ended = self._process.end()
 
     @property
     def pid(self) -> int:
@@ -163,11 +165,12 @@ class Terminal(PseudoTerminal):
         *,
         size: tuple[int, int] = (0, 0),
         other: bool = False,
+        execve: bool = False,
     ) -> None:
         self.seen = ""
         self._at = 0  # the end of the last text of `then`
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        super().__init__(argv, cwd, environ, size=size, other=other)
+        super().__init__(argv, cwd, environ, size=size, other=other, execve=execve)
 
     def until(self, text: str, times: int = 1) -> None:
         """Wait until it has shown `text` so often."""

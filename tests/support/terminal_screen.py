@@ -187,14 +187,19 @@ class ScreenTerminal(PseudoTerminal, Screen):
     """
 
     def __init__(
-        self, work: Path, environ: Mapping[str, str], *command: str, size: tuple[int, int] = (110, 50)
+        self,
+        work: Path,
+        environ: Mapping[str, str],
+        *command: str,
+        size: tuple[int, int] = (110, 50),
+        execve: bool = False,
     ) -> None:
         self.clipboard: list[str] = []
         self._emulator = _Emulator(*size, reply=self._reply)
         self._stream = pyte.Stream(self._emulator)
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._rest = ""  # the beginning of a sequence
-        super().__init__(command, work, {"TERM": "xterm-256color", **environ}, size=size)
+        super().__init__(command, work, {"TERM": "xterm-256color", **environ}, size=size, execve=execve)
 
     def look(self, *, joined: bool = False, history: bool = True) -> str:
         """Return the text of the screen, not in the middle of a frame (synchronized output)."""
@@ -220,6 +225,11 @@ class ScreenTerminal(PseudoTerminal, Screen):
         while not (holds := condition()) and (left := end - time.monotonic()) > 0 and self.code is None:
             self._receive(left)
         return holds
+
+    def styles(self) -> set[tuple[object, ...]]:
+        """Return the colours and styles of the characters on the screen."""
+        self._drain()
+        return {cell[1:] for row in self._emulator.buffer.values() for cell in row.values()}
 
     def clear(self) -> None:
         """Empty the screen and forget what has left it."""

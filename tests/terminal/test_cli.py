@@ -298,7 +298,7 @@ def test_a_command_at_a_terminal_has_a_terminal(harness: CliHarness) -> None:
     script = f"tty; trap 'echo INTERRUPTED' INT; sh -c 'echo ready; exec sleep {new_nap()}'; "
     script += "read word; echo got $word; cat; exit 7"
     words = [AGENT, "exec", "--mode", "trust-project", script]
-    terminal = Terminal(words, harness.work, harness.environ)
+    terminal = Terminal(words, harness.work, harness.environ, execve=True)
     try:
         terminal.until("ready")
         terminal.type("\x03")

@@ -240,7 +240,7 @@ def test_one_key_stops_a_command_and_leaves_what_was_written(harness: ScreenHarn
 @pytest.mark.parametrize("how", ["hangup", "killed"])
 def test_a_terminal_that_dies_leaves_nothing_behind_but_the_session(harness: ScreenHarness, how: str) -> None:
     nap = new_nap()
-    window = harness.start([bash(f"sleep {nap}", "I sleep.")], "--mode", "trust-project")
+    window = harness.start([bash(f"sleep {nap}", "I sleep.")], "--mode", "trust-project", execve=True)
     window.type("sleep", "Enter")
     window.until("running")
     until(lambda: processes(nap))
@@ -324,7 +324,7 @@ def test_what_comes_with_a_paste_or_in_a_heap_is_not_typed(harness: ScreenHarnes
 
 
 def test_a_window_that_changes_its_size_shows_nothing_twice(harness: ScreenHarness) -> None:
-    window = harness.start([{"text": " ".join(f"word{number}" for number in range(200))}])
+    window = harness.start([{"text": " ".join(f"word{number}" for number in range(200))}], execve=True)
     window.until("sandbox full")
     draft = " ".join(f"typed{number}" for number in range(20))
     window.type(draft)

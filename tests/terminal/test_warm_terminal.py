@@ -73,7 +73,8 @@ ROWS: list[tuple[str, tuple[str, ...], Callable[[Terminal], None], int]] = [
 
 def seen(place: CliHarness, words: tuple[str, ...], play: Callable[[Terminal], None]) -> tuple[int, str, list[str]]:
     (place.work / "new").unlink(missing_ok=True)
-    screen = Terminal([AGENT, *words], place.work, {**place.environ, "TERM": "xterm-256color"}, size=(80, 24))
+    environ = {**place.environ, "TERM": "xterm-256color"}
+    screen = Terminal([AGENT, *words], place.work, environ, size=(80, 24), execve=True)
     with contextlib.closing(screen):
         play(screen)
         code = screen.end()
