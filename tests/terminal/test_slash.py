@@ -1,5 +1,6 @@
 """Tests of slash commands in a session with real parts: gate, sandbox, log, snapshots, sessions."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -79,15 +80,38 @@ SAID: list[tuple[str, str, str]] = [
 # fmt: on
 
 
-@pytest.mark.parametrize(("line", "wanted", "why"), SAID, ids=[f"{line}: {why}" for line, _, why in SAID])
-def test_a_command_says(tmp_path: Path, line: str, wanted: str, why: str) -> None:
+CHANGING = {"/mode plan", "/thinking high", "/model"}  # each of these lines is said in a conversation of its own
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Return what each line that changes nothing is answered, all of them said in one conversation."""
+    said = dict.fromkeys(line for line, *_ in SAID if line not in CHANGING)
     events: list[Event] = []
-    assert (
-        play_conversation(tmp_path, [], ScriptedUser(line, "2" if line == "/model" else "", "/quit"), events.append)
-        == Exit.DONE
-    )
+    at: list[int] = []  # the number of events before each line, and after the last one
+    lines: list[str | Callable[[], None]] = []
+    for line in said:
+        lines += [lambda: at.append(len(events)), line, ""]  # an empty line takes nothing from a list
+    person = ScriptedUser(*lines, lambda: at.append(len(events)), "/quit")
+    assert play_conversation(tmp_path_factory.mktemp("said"), [], person, events.append) == Exit.DONE
+    assert not _asked_the_model(events)
+    return {line: shown_text(events[begin:end]) for line, begin, end in zip(said, at, at[1:], strict=False)}
+
+
+@pytest.mark.parametrize(("line", "wanted", "why"), SAID, ids=[f"{line}: {why}" for line, _, why in SAID])
+def test_a_command_says(request: pytest.FixtureRequest, tmp_path: Path, line: str, wanted: str, why: str) -> None:
+    if line not in CHANGING:
+        assert wanted in request.getfixturevalue("answers")[line], why
+        return
+    events: list[Event] = []
+    person = ScriptedUser(line, "2" if line == "/model" else "", "/quit")
+    assert play_conversation(tmp_path, [], person, events.append) == Exit.DONE
     assert wanted in shown_text(events), why
-    assert not [event for event in events if isinstance(event, RunEnded)], "the model is not asked"
+    assert not _asked_the_model(events)
+
+
+def _asked_the_model(events: list[Event]) -> bool:
+    return any(isinstance(event, RunEnded) for event in events)
 
 
 def play(base: Path, turns: list[Turn], *lines: str | Callable[[], None]) -> list[Event]:
@@ -211,15 +235,26 @@ GONE_ON: list[tuple[tuple[str, ...], str, list[str], str]] = [
 # fmt: on
 
 
+@pytest.fixture(scope="module")
+def two_sessions(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Return the folders of a user with two sessions, and a copy of them; the sessions know the former by its path."""
+    base = tmp_path_factory.mktemp("sessions") / "base"
+    base.mkdir()
+    play(base, TWO, "!true", "first", "second")
+    play(base, [bash("echo other > other"), Turn("done")], "of another session")
+    return base, shutil.copytree(base, base.with_name("kept"), symlinks=True)
+
+
 @pytest.mark.parametrize(("lines", "wanted", "files", "why"), GONE_ON, ids=[row[3] for row in GONE_ON])
 def test_a_session_that_is_gone_on_with_knows_all_of_it(
-    tmp_path: Path, lines: tuple[str, ...], wanted: str, files: list[str], why: str
+    two_sessions: tuple[Path, Path], lines: tuple[str, ...], wanted: str, files: list[str], why: str
 ) -> None:
-    play(tmp_path, TWO, "!true", "first", "second")
-    play(tmp_path, [bash("echo other > other"), Turn("done")], "of another session")
-    events = play(tmp_path, [Turn("done")], "/resume", "2", *lines)
+    base, kept = two_sessions
+    shutil.rmtree(base)
+    shutil.copytree(kept, base, symlinks=True)
+    events = play(base, [Turn("done")], "/resume", "2", *lines)
     assert wanted in shown_text(events), why
-    assert sorted(each.name for each in (tmp_path / "w").iterdir()) == sorted([*files, "other"]), why
+    assert sorted(each.name for each in (base / "w").iterdir()) == sorted([*files, "other"]), why
 
 
 def test_what_a_session_cost_is_that_of_all_its_runs(tmp_path: Path) -> None:
