@@ -9,12 +9,12 @@ import signal
 import subprocess
 import termios
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from tests.support.agent_program import AGENT
+from tests.support.agent_program import AGENT, impatient
 from tests.support.marked_processes import new_nap, processes
 from tests.support.waiting import until
 
@@ -41,7 +41,15 @@ def _take_terminal() -> None:
 class Window:
     """`agent` in a pseudo-terminal of its own session, which stays open behind it; `seen` is all that it wrote."""
 
-    def __init__(self, base: Path, *words: str, command: str, editor: str = "", shell: bool = False) -> None:
+    def __init__(
+        self,
+        base: Path,
+        *words: str,
+        command: str,
+        editor: str = "",
+        shell: bool = False,
+        program: Sequence[str] = (AGENT,),
+    ) -> None:
         self.seen = ""
         (base / "w").mkdir()
         (base / "home").mkdir()
@@ -54,7 +62,7 @@ class Window:
             environ["EDITOR"] = str(base / "editor")
             (base / "editor").write_text(f"#!/bin/sh\n{editor}\n")
             (base / "editor").chmod(0o700)
-        run = [AGENT, *(word.replace("SCRIPT", str(script)) for word in words)]
+        run = [*program, *(word.replace("SCRIPT", str(script)) for word in words)]
         self.run = subprocess.Popen(
             ["bash", "--norc", "--noprofile", "-i"] if shell else run,
             cwd=base / "w", env=environ, stdin=self.slave, stdout=self.slave, stderr=self.slave, start_new_session=True,
@@ -185,11 +193,12 @@ def test_a_stop_gives_the_terminal_back_first(tmp_path: Path, windows: list[Wind
 
 
 RAW = "stty raw -echo < /dev/stdin; printf '\\033[?1049h\\033[?25l'; echo EDITING"
+STAYS = "trap '' TERM; sleep {0}"
 # fmt: off
 EDITORS: list[tuple[str, str, str]] = [
     ("SIGTERM",  "sleep {0}",                                                "an editor that goes at once and leaves its screen"),
     ("SIGHUP",   "trap \"printf '\\033[?1049l\\033[?25h'; exit 1\" TERM; while :; do sleep 0.1; done", "one that gives the terminal back"),
-    ("SIGQUIT",  "trap '' TERM; sleep {0}",                                  "one that does not want to go"),
+    ("SIGQUIT",  STAYS,                                                      "one that does not want to go"),
     ("SIGUSR1",  "sleep {0} & wait",                                         "a script that calls another program"),
     ("SIGXCPU",  "kill -STOP $$",                                            "one that is stopped"),
 ]
@@ -202,8 +211,10 @@ def test_a_signal_ends_the_editor_that_has_the_terminal(
     name: str, editor: str, why: str, tmp_path: Path, windows: list[Window]
 ) -> None:
     nap = new_nap()
+    # Nothing but the end of the time for leaving makes this editor go, when it is killed.
+    program = impatient("runner.frontends.tui.external_editor", "_PATIENCE", 0.3) if editor == STAYS else [AGENT]
     editor = f"{RAW}; {editor.format(nap)}"
-    window = Window(tmp_path, "--model", "scripted:SCRIPT", command="true", editor=editor)
+    window = Window(tmp_path, "--model", "scripted:SCRIPT", command="true", editor=editor, program=program)
     windows.append(window)
     window.wait(lambda: "sandbox" in window.seen)
     window.type("hello\x07")
