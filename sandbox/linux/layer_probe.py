@@ -5,6 +5,7 @@ import hashlib
 import os
 import subprocess
 import tempfile
+import threading
 from pathlib import Path
 
 from sandbox.inside import safe_rmtree
@@ -17,6 +18,7 @@ _FOREIGN = "`{}` belongs to another user or group, and no overlay of an ordinary
 _REMOTE = "another machine or a program keeps its files, and their times are of another clock"
 _SECONDS = 20.0  # the longest time of a trial
 _known: dict[tuple[int, int, int, int], str] = {}  # (user, devices, inode of the workspace) -> the reason
+_trials: dict[tuple[int, int, int, int], threading.Lock] = {}  # the same keys -> a lock, which a running trial holds
 
 
 async def why_not(workspace: str, folder: str, cache: Path | None = None) -> str:
@@ -34,23 +36,18 @@ async def why_not(workspace: str, folder: str, cache: Path | None = None) -> str
     if foreign:
         return _FOREIGN.format(foreign)
     key = _key(lower, upper)
-    if key not in _known:
-        body = _body(key)
-        note = _note(workspace, cache) if body else None
-        if not is_local(workspace):
-            _known[key] = _REMOTE
-        elif note is not None and read_sealed(note) == body:
-            _known[key] = ""
-        else:
-            from asyncio import to_thread  # `has_worked` is called before the event loop is loaded
+    if key in _known:
+        return _known[key]
+    body = _body(key)
+    note = _note(workspace, cache) if body else None
+    if not is_local(workspace):
+        _known[key] = _REMOTE
+    elif note is not None and read_sealed(note) == body:
+        _known[key] = ""
+    else:
+        from asyncio import to_thread  # `has_worked` is called before the event loop is loaded
 
-            _known[key] = await to_thread(_tried, workspace, folder)
-            if not _known[key] and (foreign := find_foreign(workspace, cache, FIRST_LOOK)):
-                del _known[key]  # the owner may change
-                return _FOREIGN.format(foreign)
-            if note is not None and not _known[key]:
-                with contextlib.suppress(OSError):  # the next process tries again
-                    write_sealed(note, body)
+        return await to_thread(_tried_once, key, workspace, folder, cache)
     return _known[key]
 
 
@@ -87,6 +84,23 @@ def _note(workspace: str, cache: Path | None) -> Path | None:
     """Return the path of the file about a workspace in the cache folder; None without a cache."""
     name = hashlib.sha256(os.fsencode(workspace)).hexdigest()[:32]
     return cache / f"view-{name}" if cache is not None else None
+
+
+def _tried_once(key: tuple[int, int, int, int], workspace: str, folder: str, cache: Path | None) -> str:
+    """Return the result of a trial mount, of another caller if that one tries at the same time."""
+    with _trials.setdefault(key, threading.Lock()):
+        if key in _known:
+            return _known[key]
+        reason = _tried(workspace, folder)
+        if not reason and (foreign := find_foreign(workspace, cache, FIRST_LOOK)):
+            return _FOREIGN.format(foreign)  # not kept, because the owner may change
+        _known[key] = reason
+        body = _body(key)
+        note = _note(workspace, cache) if body else None
+        if note is not None and not reason:
+            with contextlib.suppress(OSError):  # the next process tries again
+                write_sealed(note, body)
+        return reason
 
 
 def _tried(workspace: str, folder: str) -> str:

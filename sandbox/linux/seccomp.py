@@ -5,6 +5,7 @@ Sources: seccomp(2), seccomp_rule_add(3). With stacked filters, the strictest ac
 
 import contextlib
 import errno
+import functools
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -49,6 +50,7 @@ def programs(
     return built
 
 
+@functools.lru_cache(maxsize=16)  # for a program with many sessions whose cache folder is new or cannot be written
 def _build(
     text: str, rights: Rights, unix: bool, root: bool, machine: str | None = None, *, trace: bool = False
 ) -> tuple[bytes, bytes]:

@@ -3,14 +3,14 @@
 import asyncio
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from runner.agent.agent import Agent
 from runner.problems import Exit, Stopped
-from tests.support.places import ROOT
+from tests.support import forked_agent
+from tests.support.forked_agent import AGENT
 
 SCRIPT = '[[turn]]\ntext = "MODEL-WAS-ASKED"\n'
 # Command lines of the entry points; {model} is a model that answers by MODEL-WAS-ASKED.
@@ -48,9 +48,8 @@ class World:
         environ = {"PATH": "/usr/bin:/bin", "XDG_STATE_HOME": str(self.state), **more}
         environ |= {"HOME": home or str(self.home)} if home is not None else {}
         said = [word.format(model=f"scripted:{self.model}", tasks=self.tasks) for word in words]
-        start = "import sys; sys.path.insert(0, sys.argv.pop(1)); from runner.cli.main import main; sys.exit(main())"
-        return subprocess.run(
-            [sys.executable, "-c", start, str(ROOT), *said],
+        return forked_agent.run(
+            [AGENT, *said],
             cwd=cwd,
             env=environ,
             input='{"type": "prompt", "text": "hello"}\n' if words[0] == "--json" else "",

@@ -11,7 +11,6 @@ import re
 import select
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable
@@ -35,10 +34,11 @@ from runner.messages import ToolCall
 from runner.problems import Exit, Stopped
 from runner.providers import OpenModel
 from runner.providers.scripted import ScriptedProvider, Turn
+from tests.support import forked_agent
+from tests.support.agent_program import AGENT, impatient
 from tests.support.json_front import Front
 from tests.support.layers import overlays_work
 from tests.support.marked_processes import processes_about
-from tests.support.places import ROOT
 from tests.support.waiting import until as until_true
 from tests.support.waiting import until_async
 
@@ -515,12 +515,13 @@ text = "done"
 """
 
 
-def start(folder: Path, *words: str, script: str = SCRIPT) -> "subprocess.Popen[bytes]":
+def start(folder: Path, *words: str, script: str = SCRIPT, program: tuple[str, ...] = ()) -> "subprocess.Popen[bytes]":
+    """Start a session, which is forked unless a `program` is named: for tests of signals and of ends of pipes."""
     (folder.parent / "script.toml").write_text(script)
-    return subprocess.Popen(
-        [sys.executable, "-c", "import sys; from runner.cli.main import main; sys.exit(main())", *words,
-         "--model", f"scripted:{folder.parent / 'script.toml'}", "--mode", "trust-project"],
-        env={**os.environ, "PYTHONPATH": str(ROOT)}, cwd=folder,
+    begin = subprocess.Popen if program else forked_agent.Process
+    return begin(
+        [*(program or (AGENT,)), *words, "--model", f"scripted:{folder.parent / 'script.toml'}", "--mode", "trust-project"],
+        cwd=folder,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
 
@@ -552,7 +553,7 @@ def test_both_ways_of_starting_it(folder: Path, words: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize("how", ["terminated", "hung up", "nobody reads"])
 def test_whoever_goes_away_leaves_no_child(folder: Path, tmp_path: Path, how: str) -> None:
-    with start(folder, "--json") as process:
+    with start(folder, "--json", program=(AGENT,)) as process:
         assert process.stdin is not None
         process.stdin.write(b'{"type":"prompt","text":"sleep"}\n')
         process.stdin.flush()
@@ -575,7 +576,8 @@ def test_whoever_goes_away_leaves_no_child(folder: Path, tmp_path: Path, how: st
 @pytest.mark.threat("T113")
 @pytest.mark.parametrize("words", [("--json",), ("run", "--json", "sleep")])
 def test_whoever_does_not_read_is_no_reason_to_stay(folder: Path, tmp_path: Path, words: tuple[str, ...]) -> None:
-    with start(folder, *words, script=SCRIPT.replace("echo begun", "seq 200000")) as process:
+    program = tuple(impatient("runner.frontends.jsonl.writer", "_GOODBYE", 0.3))
+    with start(folder, *words, script=SCRIPT.replace("echo begun", "seq 200000"), program=program) as process:
         assert process.stdin is not None
         process.stdin.write(b'{"type":"prompt","text":"sleep"}\n')
         process.stdin.close()

@@ -485,3 +485,10 @@ def test_a_successful_trial_is_kept_until_the_machine_stops(tmp_path: Path, monk
     assert ask() == 3, "another folder"
     layer_probe.forget(str(workspace), cache)
     assert ask() == 4
+
+    async def twice() -> list[str]:
+        return await asyncio.gather(_layered(workspace, cache), _layered(workspace, cache))
+
+    layer_probe.forget(str(workspace), cache)
+    assert asyncio.run(twice()) == ["", ""]
+    assert len(trials) == 5, "who asks meanwhile gets the same result"
