@@ -5,7 +5,6 @@ scripted; the gate, the record, the sandbox and the layers are real.
 import hashlib
 import json
 import os
-import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -13,10 +12,13 @@ import pytest
 
 from policy.model.tier import Mode
 from runner.approval.approver import Answer, Edited, Halt, Kept, No, Question, Try, Yes
-from runner.events import ActionFinished
+from runner.events import ActionFinished, Event, RunEnded
+from runner.messages import Request, UserMessage
 from runner.state.paths import state_dir
 from tests.process.test_flow_session import BAD, LIBRARY, MANIFEST, READ, audit, results
 from tests.process.test_sub_agents import Played, bash, play
+from tests.support import forked_agent
+from tests.support.forked_agent import AGENT
 from tests.support.layers import overlays_work
 from tests.support.marked_processes import new_nap, processes
 
@@ -71,6 +73,36 @@ def tried(
 ) -> Played:
     steps = [[each] for each in calls] or [[bash(script)]]
     return play(tmp_path, monkeypatch, {"main": [*steps, "done"]}, mode=Mode.DEFAULT, approver=user)
+
+
+def nothing_is_kept(
+    work: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    answers: list[Answer],
+    user: TryingUser,
+    script: str,
+) -> Played:
+    """Play a session with one turn for each answer, and check after each of them that nothing was kept."""
+    before = files(work)
+    questions = len(user.answers) // len(answers)
+    ended: list[Answer] = []
+
+    def look(event: Event) -> None:
+        if isinstance(event, RunEnded):
+            ended.append(answers[len(ended)])
+            assert files(work) == before, ended[-1]
+            assert len(user.asked) == questions * len(ended), ended[-1]
+
+    def step(request: Request) -> object:
+        return [bash(script)] if isinstance(request.messages[-1], UserMessage) else "done"
+
+    steps, prompts = [step] * (2 * len(answers)), ("go",) * len(answers)
+    played = play(tmp_path, monkeypatch, {"main": steps}, mode=Mode.DEFAULT, approver=user, prompts=prompts, heard=look)
+    assert ended == answers
+    assert len(played.results) == len(answers)
+    assert not layers()
+    return played
 
 
 def layers() -> list[str]:
@@ -159,33 +191,25 @@ def test_a_part_is_kept(work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert not layers()
 
 
+NOTHING_KEPT: list[Answer] = [
+    No("too much"),
+    No(),
+    Halt(),
+    Try(),
+    Kept(frozenset()),
+    Kept(frozenset({4})),
+    Kept(frozenset({0, 1})),
+    Kept({1}),  # type: ignore[arg-type]  # what a program could give
+    Edited("touch c"),
+]
+
+
 @pytest.mark.threat("T313")
-@pytest.mark.parametrize(
-    "answer",
-    [
-        No("too much"),
-        No(),
-        Halt(),
-        Try(),
-        Kept(frozenset()),
-        Kept(frozenset({4})),
-        Kept(frozenset({0, 1})),
-        Kept({1}),  # type: ignore[arg-type]  # what a program could give
-        Edited("touch c"),
-    ],
-    ids=repr,
-)
-def test_every_other_answer_leaves_no_trace(
-    work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: Answer
-) -> None:
-    user = TryingUser(Try(), answer)
-    played = tried(tmp_path, monkeypatch, user)
-    assert files(work) == PLAIN
-    assert not layers()
-    assert len(user.asked) == 2
+def test_every_other_answer_leaves_no_trace(work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    user = TryingUser(*(each for answer in NOTHING_KEPT for each in (Try(), answer)))
+    played = nothing_is_kept(work, tmp_path, monkeypatch, NOTHING_KEPT, user, SCRIPT)
     assert "2048" not in "".join(played.results)
-    if answer == No("too much"):
-        assert "too much" in results(played)
+    assert "too much" in played.results[0]
 
 
 @pytest.mark.threat("T313")
@@ -350,9 +374,7 @@ def test_it_can_be_undone(work: Path, tmp_path: Path, monkeypatch: pytest.Monkey
     tried(tmp_path, monkeypatch, TryingUser(Try(), ALL))
     assert files(work) == DONE
     monkeypatch.chdir(work)
-    from tests.support.cli_harness import AGENT
-
-    done = subprocess.run([AGENT, "undo"], capture_output=True, text=True, env=dict(os.environ))
+    done = forked_agent.run([AGENT, "undo"], capture_output=True, text=True, env=dict(os.environ))
     assert done.returncode == 0, done.stderr
     assert files(work) == PLAIN
 
@@ -428,15 +450,11 @@ def test_a_rule_tries_without_a_question(
 
 
 @pytest.mark.usefixtures("rule")
-@pytest.mark.parametrize("answer", [No("no"), Halt(), Yes()], ids=repr)
 def test_what_a_rule_tries_is_discarded_without_a_clear_answer(
-    work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: Answer
+    work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    user = TryingUser(answer)
-    tried(tmp_path, monkeypatch, user, script=WRITES)
-    assert files(work) == PLAIN
-    assert len(user.asked) == 1
-    assert not layers()
+    answers: list[Answer] = [No("no"), Halt(), Yes()]
+    nothing_is_kept(work, tmp_path, monkeypatch, answers, TryingUser(*answers), WRITES)
 
 
 @pytest.mark.threat("T313")

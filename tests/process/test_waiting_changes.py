@@ -6,8 +6,7 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -19,15 +18,16 @@ from runner.agent.open_session import SessionOptions, open_session
 from runner.approval.approver import Answer, Edited, Halt, Kept, No, Question, Try, Yes
 from runner.config import load
 from runner.engine.run_limits import RunLimits
-from runner.events import ActionFinished, CommandOutput, Denied, Notice
-from runner.messages import ProviderError
+from runner.events import ActionFinished, CommandOutput, Denied, Event, Notice, RunEnded
+from runner.messages import ProviderError, Request, UserMessage
 from runner.problems import Exit
 from runner.providers import OpenModel
 from runner.state.paths import state_dir
 from tests.process.test_flow_session import audit, results
 from tests.process.test_sub_agents import Played, PlayedModel, play, spawn
 from tests.process.test_tried_session import TryingUser, files, layers
-from tests.support.cli_harness import AGENT
+from tests.support import forked_agent
+from tests.support.forked_agent import AGENT
 from tests.support.layers import overlays_work
 from tests.support.loop_harness import let_time_pass
 from tests.support.marked_processes import new_nap, processes
@@ -135,71 +135,96 @@ def test_one_undo_takes_back_what_was_kept(work: Path, tmp_path: Path, monkeypat
     turn(tmp_path, monkeypatch, TryingUser(only("a", "e")), [do("echo two > a; echo x > c")], [do("echo y > e; rm b")])
     assert files(work) == {"a": "two\n", "b": "b\n", "e": "y\n"}
     monkeypatch.chdir(work)
-    done = subprocess.run([AGENT, "undo"], capture_output=True, text=True, env=dict(os.environ))
+    done = forked_agent.run([AGENT, "undo"], capture_output=True, text=True, env=dict(os.environ))
     assert done.returncode == 0, done.stderr
     assert files(work) == PLAIN
 
 
-@pytest.mark.threat("T317")
-@pytest.mark.parametrize(
-    "answer",
-    [
-        No("too much"), No(), Halt(), Yes(), Try(), Edited("touch c"), Kept(frozenset()), Kept(frozenset({9})),
-        Kept({1}),  # type: ignore[arg-type]  # what a program could give
-    ],
-    ids=repr,
-)  # fmt: skip
-def test_every_other_answer_leaves_no_trace(
-    work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: Answer
-) -> None:
-    user = TryingUser(answer)
-    played = turn(
-        tmp_path, monkeypatch, user, [do("echo two > a")], [do("echo y > e")], "done", prompts=("go", "and now?")
-    )
-    assert files(work) == PLAIN
-    assert not layers()
-    assert not (state_dir(os.environ) / "aside").exists()
-    assert len(user.asked) == 1
-    assert "discarded everything that" in str(played.history[-4:]), "the next prompt tells the model"
-    if answer == No("too much"):
-        assert "too much" in results(played)
-    (denied,) = played.of("main", Denied)
-    assert played.events.index(denied) < len(played.events)
-
-
 # fmt: off
-SETTLING = [
-    (("read", {"path": "a"}), "two", "a file tool that reads"),
-    (("grep", {"pattern": "two", "path": "."}), "a", "a search"),
-    (("bash", {"command": "cat a"}), "two", "a command that only reads"),
-    (("edit", {"path": "a", "old_string": "two", "new_string": "three"}), "", "a change of a file"),
-    (("bash", {"command": "cp a g"}), "", "a command that is asked about"),
-    (spawn("explore", "look"), "explore-1", "a sub-agent"),
+NOTHING_KEPT: list[Answer] = [
+    No("too much"), No(), Halt(), Yes(), Try(), Edited("touch c"), Kept(frozenset()), Kept(frozenset({9})),
+    Kept({1}),  # type: ignore[arg-type]  # what a program could give
 ]
 # fmt: on
 
 
 @pytest.mark.threat("T317")
-@pytest.mark.parametrize(("call", "result", "why"), SETTLING, ids=[why for _, _, why in SETTLING])
-@pytest.mark.parametrize("together", [False, True], ids=["apart", "in one reply"])
-def test_another_action_waits_for_the_decision(
-    work: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    call: tuple[str, dict[str, object]],
-    result: str,
-    why: str,
-    together: bool,
-) -> None:
-    user = TryingUser(everything, Yes(), Yes())
-    first = do("echo two > a")
-    steps = [[first, call]] if together else [[first], [call]]
-    played = turn(tmp_path, monkeypatch, user, *steps)
-    assert user.asked[0].again.startswith("the next action needs the workspace as it is"), why
-    assert result in played.results[1]
-    assert "kept all of its 1 change" in played.results[1], "the decision comes with the result"
-    assert "not done" not in played.results[1], played.results[1]
-    assert (work / "a").read_text() == ("three\n" if call[0] == "edit" else "two\n")
+def test_every_other_answer_leaves_no_trace(work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each answer is that of a turn of its own, in one session."""
+    user = TryingUser(*NOTHING_KEPT)
+    ended: list[Answer | None] = []
+
+    def look(event: Event) -> None:
+        if isinstance(event, RunEnded):
+            ended.append([*NOTHING_KEPT, None][len(ended)])
+            assert files(work) == PLAIN, ended[-1]
+            assert not (state_dir(os.environ) / "aside").exists(), ended[-1]
+            assert len(user.asked) == min(len(ended), len(NOTHING_KEPT)), ended[-1]
+
+    told: list[str] = []
+
+    def step(request: Request) -> object:
+        since = next(n for n, each in enumerate(reversed(request.messages)) if isinstance(each, UserMessage))
+        if since == 0:
+            told.append(str(request.messages[-4:]))
+        if len(told) > len(NOTHING_KEPT):
+            return "done"
+        return [[do("echo two > a")], [do("echo y > e")], "done"][since // 2]
+
+    steps, prompts = [step] * (3 * len(NOTHING_KEPT) + 1), ("go",) * (len(NOTHING_KEPT) + 1)
+    played = play(tmp_path, monkeypatch, {"main": steps}, mode=Mode.DEFAULT, approver=user, prompts=prompts, heard=look)
+    assert ended == [*NOTHING_KEPT, None]
+    assert not layers()
+    assert ["discarded everything that" in each for each in told[1:]] == [True] * len(NOTHING_KEPT), "the next prompt"
+    assert "too much" in results(played)
+    assert len(played.of("main", Denied)) == len(NOTHING_KEPT)
+
+
+# fmt: off
+SETTLING = [
+    (("read", {"path": "{a}"}), "two", "a file tool that reads"),
+    (("grep", {"pattern": "two", "path": "{a}"}), "two", "a search"),
+    (("bash", {"command": "cat {a}"}), "two", "a command that only reads"),
+    (("edit", {"path": "{a}", "old_string": "two", "new_string": "three"}), "", "a change of a file"),
+    (("bash", {"command": "cp {a} g"}), "", "a command that is asked about"),
+    (spawn("explore", "look"), "explore-", "a sub-agent"),
+]
+# fmt: on
+
+
+@pytest.mark.threat("T317")
+def test_another_action_waits_for_the_decision(work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each row is a turn of one session, and has a file of its own. The second action comes apart or in one reply."""
+    rows = [(f"f{n}", row, bool(n % 2)) for n, row in enumerate(row for row in SETTLING for _ in range(2))]
+    steps: list[object] = []
+    for file, ((tool, arguments), _, _), together in rows:
+        (work / file).write_text("one\n")
+        first = do(f"echo two > {file}")
+        call = (tool, json.loads(json.dumps(arguments).replace("{a}", file)))
+        steps += [[first, call], "done"] if together else [[first], [call], "done"]
+
+    class Deciding(TryingUser):
+        async def ask_all(self, questions: Sequence[Question]) -> tuple[Answer, ...]:
+            self.asked += questions
+            return tuple(Yes() if each.card.tried is None else everything(each) for each in questions)
+
+    user = Deciding()
+    asked: list[int] = [0]  # questions until the end of each turn
+
+    def look(event: Event) -> None:
+        if isinstance(event, RunEnded) and event.agent == "main":
+            asked.append(len(user.asked))
+
+    prompts = ("go",) * len(rows)
+    played = play(tmp_path, monkeypatch, {"main": steps}, mode=Mode.DEFAULT, approver=user, prompts=prompts, heard=look)
+    assert len(asked) == len(rows) + 1
+    for number, (file, ((tool, _), result, why), _) in enumerate(rows):
+        said = played.results[2 * number + 1]
+        assert user.asked[asked[number]].again.startswith("the next action needs the workspace as it is"), why
+        assert result in said, why
+        assert "kept all of its 1 change" in said, "the decision comes with the result"
+        assert "not done" not in said, said
+        assert (work / file).read_text() == ("three\n" if tool == "edit" else "two\n"), why
 
 
 def test_what_does_not_touch_the_workspace_does_not_wait(
