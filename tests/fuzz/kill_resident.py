@@ -8,7 +8,6 @@ The record must verify at the end.
 
 import argparse
 import contextlib
-import json
 import os
 import random
 import signal
@@ -20,15 +19,14 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.support.cli_harness import AGENT, CliHarness
-from tests.support.resident_process import processes, short_place, until
+from tests.support.resident_process import processes, short_place, status, until
 
 VICTIMS = ("resident", "worker", "client", "terminal", "nothing")
 
 
 def resident_of(place: CliHarness) -> int | None:
     """Return the resident process of a user, or None if it does not run."""
-    done = place.agent("serve", "--status", "--json")
-    pid = json.loads(done.stdout).get("pid")
+    pid = status(place).get("pid")
     return int(pid) if pid else None
 
 
@@ -44,8 +42,8 @@ def killed(pid: int) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-def play(place: CliHarness, number: int, choice: random.Random) -> str:
-    """Play one round and return the name of the victim. Raise AssertionError if anything is left or lost."""
+def play(place: CliHarness, number: int, victim: str, choice: random.Random) -> str:
+    """Play one round and return `victim`. Raise AssertionError if anything is left or lost."""
     if resident_of(place) is None:
         place.agent("serve", "--start")
     mark = f"sleep 8{number:05}.5"
@@ -55,7 +53,6 @@ def play(place: CliHarness, number: int, choice: random.Random) -> str:
         cwd=place.work, env=place.environ, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         start_new_session=True,
     )  # fmt: skip
-    victim = choice.choice(VICTIMS)
     time.sleep(choice.choice((0.0, 0.01, 0.03, 0.06, 0.1, 0.3)))
     pid = resident_of(place) if victim in ("resident", "worker") else None
     match victim:
@@ -83,9 +80,11 @@ def run(rounds: int, seed: int) -> dict[str, int]:
     """Play the rounds and return how often each victim was killed."""
     counts = dict.fromkeys(VICTIMS, 0)
     choice = random.Random(seed)  # repeatable, not secret
+    left: list[str] = []  # of a pass over all victims, so that few rounds kill each of them
     with short_place() as place:
         for number in range(rounds):
-            counts[play(place, number, choice)] += 1
+            left = left or choice.sample(VICTIMS, len(VICTIMS))
+            counts[play(place, number, left.pop(), choice)] += 1
         rows = place.audit("--limit", str(rounds * 3))
         ran = sum(row["verdict"] == "allow" and str(row.get("script", row.get("action", ""))) != "" for row in rows)
         assert ran >= rounds, f"{ran} records of at least {rounds} actions"

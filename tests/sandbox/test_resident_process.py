@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.cli_harness import AGENT, CliHarness
+from tests.support.law import number_of_examples
 from tests.support.places import ROOT
-from tests.support.resident_process import PATIENCE, resident, served, serving, short_place, until
+from tests.support.resident_process import PATIENCE, resident, served, serving, short_place, status, until
 
 
 @pytest.fixture
@@ -22,9 +23,11 @@ def place() -> Iterator[CliHarness]:
         yield made
 
 
-def status(place: CliHarness) -> dict[str, object]:
-    found: dict[str, object] = json.loads(place.agent("serve", "--status", "--json").stdout)
-    return found
+@pytest.fixture(scope="module")
+def steady() -> Iterator[CliHarness]:
+    """A user with a resident process that all rows of a table share."""
+    with short_place() as made, resident(made):
+        yield made
 
 
 def test_it_is_started_shown_and_ended(place: CliHarness) -> None:
@@ -51,7 +54,7 @@ def test_it_is_started_shown_and_ended(place: CliHarness) -> None:
 
 @pytest.mark.parametrize("words", [("--start", "--stop"), ("--json",), ("--status", "--restart")])
 def test_options_that_do_not_fit_are_refused(place: CliHarness, words: tuple[str, ...]) -> None:
-    done = place.agent("serve", *words)
+    done = CliHarness(place.base).agent("serve", *words)
     assert done.returncode == 2
     assert "  fix: " in done.stderr
 
@@ -144,18 +147,20 @@ def test_a_changed_program_runs_cold(place: CliHarness, tmp_path: Path, words: t
         b'{"op": "spawn", "kind": "job", "words": [], "environ": {}, "cwd": "/missing"}\n',
     ],
 )  # fmt: skip
-def test_nonsense_changes_nothing(place: CliHarness, line: bytes) -> None:
+def test_nonsense_changes_nothing(steady: CliHarness, line: bytes) -> None:
     import socket
 
-    with resident(place):
-        with socket.socket(socket.AF_UNIX) as client:
-            client.connect(str(place.base / "state" / "resident" / "control"))
-            client.sendall(line)
-            client.shutdown(socket.SHUT_WR)
-            client.settimeout(PATIENCE)
-            assert b'"pid"' not in client.recv(1 << 16)
-        assert status(place)["processes"] == []
-        assert place.agent("exec", "echo a").stdout == "a\n"
+    before = status(steady)
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(steady.base / "state" / "resident" / "control"))
+        client.sendall(line)
+        client.shutdown(socket.SHUT_WR)
+        client.settimeout(PATIENCE)
+        assert b'"pid"' not in client.recv(1 << 16)
+    after = status(steady)
+    assert (after["pid"], after["processes"]) == (before["pid"], [])
+    assert steady.agent("exec", "echo a").stdout == "a\n"
+    assert served(steady) == before["served"] + 1
 
 
 @pytest.mark.threat("T275")
@@ -209,13 +214,8 @@ def test_the_path_of_the_state_folder_may_be_too_long(tmp_path: Path) -> None:
 @pytest.mark.threat("T275")
 def test_nothing_is_left_or_lost_by_kills() -> None:
     """`python tests/fuzz/kill_resident.py` plays five hundred rounds."""
-    words = [
-        sys.executable,
-        str(ROOT / "tests" / "fuzz" / "kill_resident.py"),
-        "--rounds",
-        "25",
-        "--seed",
-        str(os.getpid()),
-    ]
+    rounds = str(number_of_examples(12, many=100))
+    program = str(ROOT / "tests" / "fuzz" / "kill_resident.py")
+    words = [sys.executable, program, "--rounds", rounds, "--seed", str(os.getpid())]
     done = subprocess.run(words, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stderr

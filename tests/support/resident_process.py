@@ -1,6 +1,7 @@
 """A resident process for tests: of one user, in a state folder of its own."""
 
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -8,6 +9,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from tests.support import waiting
 from tests.support.cli_harness import AGENT, CliHarness
@@ -65,12 +67,15 @@ class Served(int):
         return f"{int(self)} ({self.log})"
 
 
+def status(place: CliHarness) -> dict[str, Any]:
+    """Return what the resident process says about itself. The command that asks is forked: it never runs in a worker."""
+    found: dict[str, Any] = json.loads(CliHarness(place.base).agent("serve", "--status", "--json").stdout)
+    return found
+
+
 def served(place: CliHarness) -> Served:
     """Return the number of commands that workers have run or are running."""
-    import json
-
-    done = place.agent("serve", "--status", "--json")
-    found = Served(json.loads(done.stdout)["served"])
+    found = Served(status(place)["served"])
     log = place.base / "state" / "resident" / "log"
     found.log = " / ".join(log.read_text().splitlines()[-3:]) if log.exists() else "no log"
     return found
