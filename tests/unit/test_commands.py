@@ -63,6 +63,7 @@ def facts(tmp_path_factory: pytest.TempPathFactory) -> Facts:
     (home / ".ssh" / "id_rsa").write_text("decoy\n")
     (home / ".aws" / "credentials").write_text("decoy\n")
 
+    @cache  # nothing there changes
     def look(path: str) -> PathFact:
         real = os.path.realpath(path)
         try:
