@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import forked_agent
 from tests.support.places import TESTS
 
 FILE = TESTS / "durations.json"
@@ -74,7 +75,8 @@ def longest_first(ids: Sequence[str], scopes: dict[str, str], durations: Duratio
 class Meter:
     """The processor seconds of this process and of all that it started.
 
-    A group of the controller `cpuacct` counts processes that have left their parent as well, such as those of a sandbox.
+    A group of the controller `cpuacct` counts processes that have left their parent as well, such as those of a sandbox,
+    and those that the server of all workers forks.
     Where no such group can be made, only children that were waited for are counted.
     """
 
@@ -85,6 +87,7 @@ class Meter:
             group.mkdir()
             (group / "cgroup.procs").write_text(str(os.getpid()))
             self._usage = group / "cpuacct.usage"
+            forked_agent.COUNTED = str(group / "cgroup.procs")
             atexit.register(self._leave, group)
         except OSError:
             pass

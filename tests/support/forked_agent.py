@@ -31,6 +31,9 @@ from typing import IO, Any
 
 from tests.support.agent_program import AGENT, INSTALLED
 
+# The file `cgroup.procs` of the group that forked processes join, so that their processor seconds are those of this worker.
+COUNTED: str | None = None
+
 SERVER = r"""
 import atexit, ctypes, fcntl, functools, gc, importlib, io, json, os, pkgutil, select, socket, sys, termios, threading
 
@@ -65,6 +68,9 @@ def change_user(user, group, groups):
 
 def become(asked, files):
     # The same state that the interpreter makes at its start.
+    if asked["counted"]:
+        with open(asked["counted"], "w") as group:
+            group.write(str(os.getpid()))
     for number, file in enumerate(files):
         os.dup2(file, number)
         os.close(file)
@@ -254,6 +260,7 @@ class Process(subprocess.Popen[Any]):
             super()._execute_child([*before, *args], *details)  # type: ignore[misc]  # private
             return
         asked = {
+            "counted": COUNTED,
             "argv": args if program is None else ["-c", *args[3:]],
             "program": program,
             "env": given["env"],
