@@ -96,7 +96,7 @@ def test_plain_lines_ask_once_and_run_it_again_only_after_a_yes(
 def test_json_asks_once_and_runs_it_again_only_after_a_yes(
     harness: ScreenHarness, asked: list[str], answer: str, expected: list[tuple[str, list[str]]]
 ) -> None:
-    with subprocess.Popen(
+    with forked_agent.Process(
         command(harness, "--json"), cwd=harness.work, env=harness.environ, stdin=subprocess.PIPE,
         stdout=subprocess.PIPE, text=True,
     ) as process:  # fmt: skip

@@ -246,14 +246,24 @@ def test_no_command_of_the_agent_gives_itself_trust(harness: Harness) -> None:
 # At a terminal
 
 
-class Shell:
-    """A shell in a terminal of its own."""
+class Seat:
+    """A user who runs commands, each at a new terminal. `window` is that of the last one."""
 
     def __init__(self, harness: Harness) -> None:
-        environ = {**harness.environ, "PROMPT_TOOLKIT_NO_CPR": "1"}
-        self.window = ScreenTerminal(harness.work, environ, "sh", size=(150, 100))
-        self.type('echo rea""dy')
-        self.until("ready")
+        self._harness = harness
+        self._windows: list[ScreenTerminal] = []
+
+    @property
+    def window(self) -> ScreenTerminal:
+        return self._windows[-1]
+
+    def run(self, *words: str) -> None:
+        """Run `agent`; `LEFT N` comes when it has ended."""
+        self.start(AGENT, *words)
+
+    def start(self, *command: str) -> None:
+        environ = {**self._harness.environ, "PROMPT_TOOLKIT_NO_CPR": "1"}
+        self._windows.append(ScreenTerminal(self._harness.work, environ, *command, size=(150, 100)))
 
     def type(self, text: str) -> None:
         self.window.type(text, "Enter")
@@ -273,18 +283,14 @@ class Shell:
     def _waits(self) -> bool:
         return self.text().rstrip().endswith(QUESTION)
 
-    def run(self, *words: str) -> None:
-        """On a clean screen; `left with N` comes when the command has ended."""
-        self.window.clear()
-        self.type(f'{shlex.join([AGENT, *words])}; echo "le""ft with" $?')
-
     def close(self) -> None:
-        self.window.close()
+        for window in self._windows:
+            window.close()
 
 
 @pytest.fixture
-def screen(harness: Harness) -> Iterator[Shell]:
-    made = Shell(harness)
+def screen(harness: Harness) -> Iterator[Seat]:
+    made = Seat(harness)
     yield made
     made.close()
 
@@ -293,7 +299,7 @@ QUESTION = "trust these files exactly as they are now? [yes / no / show / quit]"
 
 
 @pytest.mark.threat("T71")
-def test_the_first_start_asks_and_a_change_asks_again(harness: Harness, screen: Shell) -> None:
+def test_the_first_start_asks_and_a_change_asks_again(harness: Harness, screen: Seat) -> None:
     run = ("run", "--model", f"scripted:{harness.base}/script.toml", "go")
     harness.file(".ringfence/config.toml", WIDENS)
     harness.file("AGENTS.md", "# Shop\n" + "line\n" * 30 + "the last line of it\n")
@@ -315,12 +321,12 @@ def test_the_first_start_asks_and_a_change_asks_again(harness: Harness, screen: 
     screen.type("show")
     screen.asked("the last line of it")
     screen.type("yes")
-    seen = screen.until("left with 0")
+    seen = screen.until("LEFT 0")
     assert "the model gets `AGENTS.md`" in seen
     assert "mode       trust-project" in seen
     assert "42" in seen
     screen.run(*run)
-    seen = screen.until("left with 0")
+    seen = screen.until("LEFT 0")
     assert QUESTION not in seen, "asked once"
     assert "mode       trust-project" in seen
     harness.file("AGENTS.md", "# Shop!\n")
@@ -331,36 +337,36 @@ def test_the_first_start_asks_and_a_change_asks_again(harness: Harness, screen: 
     assert "mode       default" in seen, "what it would widen, it does not"
     assert "the model gets" not in seen
     screen.window.type("C-c")
-    screen.until("left with")
+    screen.until("LEFT")
     screen.run(*run)
     seen = screen.until("not used, as you answered: `.ringfence/config.toml` and `AGENTS.md`", "allow once?")
     assert QUESTION not in seen, "a no is remembered, too"
     screen.window.type("C-c")
-    screen.until("left with")
+    screen.until("LEFT")
     screen.run("trust", "revoke")
-    screen.until("revoked: 2 answers", "left with 0")
+    screen.until("revoked: 2 answers", "LEFT 0")
     screen.run(*run)
     screen.until(QUESTION)
     assert "changed since" not in screen.text(), "nothing is known any more"
     screen.type("quit")
-    screen.until("left with 130")
+    screen.until("LEFT 130")
     assert json.loads(harness.trust.read_text())["workspaces"] == {}
 
 
 @pytest.mark.parametrize(("key", "status"), [("C-c", 130), ("C-d", 130)])
-def test_leaving_remembers_nothing(harness: Harness, screen: Shell, key: str, status: int) -> None:
+def test_leaving_remembers_nothing(harness: Harness, screen: Seat, key: str, status: int) -> None:
     harness.file("AGENTS.md", "x\n")
     screen.run("run", "--model", f"scripted:{harness.base}/script.toml", "go")
     screen.until(QUESTION)
     screen.window.type(key)
-    screen.until(f"left with {status}")
+    screen.until(f"LEFT {status}")
     assert not harness.trust.exists()
 
 
-def test_yes_and_no_show_the_files_and_remember_the_answer(harness: Harness, screen: Shell) -> None:
+def test_yes_and_no_show_the_files_and_remember_the_answer(harness: Harness, screen: Seat) -> None:
     harness.file("AGENTS.md", "Use tabs.\n")
     screen.run("trust", "yes")
-    screen.until("AGENTS.md", "stored: the files are used until they change", "left with 0")
+    screen.until("AGENTS.md", "stored: the files are used until they change", "LEFT 0")
     assert harness.shown()["state"] == "trusted"
     done = harness.agent("trust", "no")
     assert (done.returncode, "stored: the files are not used" in done.stderr) == (0, True), (
@@ -371,17 +377,17 @@ def test_yes_and_no_show_the_files_and_remember_the_answer(harness: Harness, scr
     assert harness.shown()["state"] == "not asked", "the answer was about the content"
 
 
-def test_a_plain_conversation_asks_before_it_begins(harness: Harness, screen: Shell) -> None:
+def test_a_plain_conversation_asks_before_it_begins(harness: Harness, screen: Seat) -> None:
     harness.file("AGENTS.md", "x\n")
     screen.run("--plain", "--model", f"scripted:{harness.base}/script.toml")
     assert "/help" not in screen.until(QUESTION)
     screen.type("y")
     screen.until("the model gets `AGENTS.md`", "type /help for help")
     screen.window.type("C-d")
-    screen.until("left with 0")
+    screen.until("LEFT 0")
 
 
-def test_a_conversation_asks_before_it_begins(harness: Harness, screen: Shell) -> None:
+def test_a_conversation_asks_before_it_begins(harness: Harness, screen: Seat) -> None:
     harness.file("AGENTS.md", "x\n")
     screen.run("--model", f"scripted:{harness.base}/script.toml")
     seen = screen.until("trust these files exactly as they are now?", "q  leave")
@@ -392,33 +398,33 @@ def test_a_conversation_asks_before_it_begins(harness: Harness, screen: Shell) -
     screen.until("the model gets `AGENTS.md`", "? help")
     screen.window.type("C-u")
     screen.window.type("C-d")
-    screen.until("left with 0")
+    screen.until("LEFT 0")
 
 
-def test_agent_trust_asks_and_exec_goes_by_it(harness: Harness, screen: Shell) -> None:
+def test_agent_trust_asks_and_exec_goes_by_it(harness: Harness, screen: Seat) -> None:
     harness.file(".ringfence/config.toml", WIDENS)
     screen.run("trust")
     screen.until(QUESTION)
     screen.type("yes")
-    screen.until("stored: the files are used until they change", "left with 0")
+    screen.until("stored: the files are used until they change", "LEFT 0")
     screen.run("exec", "python3 -c 'print(6 * 7)'")
-    assert "of the repository may only tighten" not in screen.until("42", "left with 0")
+    assert "of the repository may only tighten" not in screen.until("42", "LEFT 0")
     screen.run("trust")
     screen.until("you have trusted this content since", QUESTION)
     screen.type("no")
-    screen.until("stored: the files are not used", "left with 0")
+    screen.until("stored: the files are not used", "LEFT 0")
     screen.run("exec", "python3 -c 'print(6 * 7)'")
     screen.until("of the repository may only tighten", "allow once?")
     screen.type("n")
-    screen.until("left with")
+    screen.until("LEFT")
 
 
 @pytest.mark.parametrize("first", ["yes", "no"])
-def test_two_who_are_asked_at_once(harness: Harness, screen: Shell, first: str) -> None:
+def test_two_who_are_asked_at_once(harness: Harness, screen: Seat, first: str) -> None:
     """Each goes by its own answer; the last one is remembered, and nothing is lost of the file."""
     harness.file("AGENTS.md", "x\n")
     second = {"yes": "no", "no": "yes"}[first]
-    other = Shell(harness)
+    other = Seat(harness)
     try:
         run = ("run", "--model", f"scripted:{harness.base}/script.toml", "--mode", "trust-project", "go")
         screen.run(*run)
@@ -426,9 +432,9 @@ def test_two_who_are_asked_at_once(harness: Harness, screen: Shell, first: str) 
         screen.until(QUESTION)
         other.until(QUESTION)
         screen.type(first)
-        one = screen.until("left with 0")
+        one = screen.until("LEFT 0")
         other.type(second)
-        two = other.until("left with 0")
+        two = other.until("LEFT 0")
     finally:
         other.close()
     assert ("the model gets" in one, "the model gets" in two) == (first == "yes", second == "yes")
@@ -436,9 +442,9 @@ def test_two_who_are_asked_at_once(harness: Harness, screen: Shell, first: str) 
     assert row["answer"] == second
 
 
-def test_what_was_typed_ahead_answers_nothing(harness: Harness, screen: Shell) -> None:
+def test_what_was_typed_ahead_answers_nothing(harness: Harness, screen: Seat) -> None:
     harness.file("AGENTS.md", "x\n")
-    screen.window.clear()
+    screen.start("sh")
     line = shlex.join([AGENT, "run", "--model", f"scripted:{harness.base}/script.toml", "go"])
     ready = shlex.quote(str(harness.base / "ready"))
     screen.type(f'clear; echo wai""ting; until [ -e {ready} ]; do sleep 0.1; done; {line}; echo "le""ft with" $?')
@@ -453,7 +459,7 @@ def test_what_was_typed_ahead_answers_nothing(harness: Harness, screen: Shell) -
 
 
 @pytest.mark.threat("T28")
-def test_no_text_of_the_repository_drives_the_terminal(harness: Harness, screen: Shell) -> None:
+def test_no_text_of_the_repository_drives_the_terminal(harness: Harness, screen: Seat) -> None:
     harness.file("AGENTS.md", b"fine\x1b[2J\x1b[Hgone\n\xe2\x80\xaetxt.exe\n\r\x1b]0;title\x07\n" + b"\x1b[?1049h\n")
     harness.file(".ringfence/config.toml", 'model = "openai:\\u001b[2Jx\\u202e"\n')
     harness.file(".mcp.json", '{"mcpServers": {"a\\u001b[2J\\n": {"command": "x\\u0007\\ny"}}}')
@@ -465,4 +471,4 @@ def test_no_text_of_the_repository_drives_the_terminal(harness: Harness, screen:
     seen = screen.asked("␛[?1049h", f"{QUESTION} show")
     assert "this repository contains files" in seen, "the screen was not cleared"
     screen.type("quit")
-    screen.until("left with 0")
+    screen.until("LEFT 0")

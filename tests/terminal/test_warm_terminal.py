@@ -13,8 +13,16 @@ from tests.support.resident_process import resident, served, short_place
 from tests.support.terminal import Terminal
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def place() -> Iterator[CliHarness]:
+    """Yield a user whose resident process runs."""
+    with short_place() as made, resident(made):
+        yield made
+
+
+@pytest.fixture(scope="module")
+def cold_place() -> Iterator[CliHarness]:
+    """Yield a user without a resident process."""
     with short_place() as made:
         yield made
 
@@ -71,10 +79,13 @@ ROWS: list[tuple[str, tuple[str, ...], Callable[[Terminal], None], int]] = [
 ]
 
 
-def seen(place: CliHarness, words: tuple[str, ...], play: Callable[[Terminal], None]) -> tuple[int, str, list[str]]:
+def seen(
+    place: CliHarness, words: tuple[str, ...], play: Callable[[Terminal], None], *, execve: bool
+) -> tuple[int, str, list[str]]:
+    """Return the exit code, what the terminal showed, and the files of the workspace."""
     (place.work / "new").unlink(missing_ok=True)
     environ = {**place.environ, "TERM": "xterm-256color"}
-    screen = Terminal([AGENT, *words], place.work, environ, size=(80, 24), execve=True)
+    screen = Terminal([AGENT, *words], place.work, environ, size=(80, 24), execve=execve)
     with contextlib.closing(screen):
         play(screen)
         code = screen.end()
@@ -84,12 +95,12 @@ def seen(place: CliHarness, words: tuple[str, ...], play: Callable[[Terminal], N
 
 @pytest.mark.parametrize(("words", "play", "code"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
 def test_a_terminal_shows_and_takes_the_same(
-    place: CliHarness, words: tuple[str, ...], play: Callable[[Terminal], None], code: int
+    cold_place: CliHarness, place: CliHarness, words: tuple[str, ...], play: Callable[[Terminal], None], code: int
 ) -> None:
-    cold = seen(place, words, play)
-    with resident(place):
-        warm = seen(place, words, play)
-        assert served(place) == 1
+    cold = seen(cold_place, words, play, execve=False)
+    before = served(place)
+    warm = seen(place, words, play, execve=True)
+    assert served(place) == before + 1
     assert cold == warm
     assert cold[0] == code, cold[1]
 
@@ -97,10 +108,10 @@ def test_a_terminal_shows_and_takes_the_same(
 def test_a_job_in_the_background_of_a_terminal_runs_cold(place: CliHarness) -> None:
     """Only its own process can be stopped when it reads from the terminal."""
     script = f"set -m; '{AGENT}' exec 'echo back' & wait; '{AGENT}' exec 'echo front'; exit 0"
-    with resident(place):
-        screen = Terminal(["/bin/bash", "-c", script], Path(place.work), {**place.environ, "TERM": "xterm"})
-        with contextlib.closing(screen):
-            screen.until("front\r\n")
-            assert screen.end() == 0
-        assert "back\r\n" in screen.seen
-        assert served(place) == 1
+    before = served(place)
+    screen = Terminal(["/bin/bash", "-c", script], Path(place.work), {**place.environ, "TERM": "xterm"})
+    with contextlib.closing(screen):
+        screen.until("front\r\n")
+        assert screen.end() == 0
+    assert "back\r\n" in screen.seen
+    assert served(place) == before + 1
