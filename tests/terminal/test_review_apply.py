@@ -7,8 +7,10 @@ import json
 import os
 import sqlite3
 import subprocess
+import sys
 import tempfile
 import zlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -445,6 +447,52 @@ def agent(world: UndoWorkspace, *words: str, stdin: bytes = b"") -> subprocess.C
     return subprocess.CompletedProcess(words, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
+# Runs `agent` as each line of JSON says, and answers with a line of the exit code and both outputs.
+IN_ONE_PROCESS = """
+import base64, io, json, os, sys
+from runner.cli.main import main
+requests, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
+sys.argv[0] = "agent"
+for line in requests:
+    sys.argv[1:], cwd, environ, given = json.loads(line)
+    os.chdir(cwd)
+    os.environ.clear()
+    os.environ.update(environ)
+    files = [os.memfd_create("stream") for _ in range(3)]
+    os.write(files[0], base64.b64decode(given))
+    os.lseek(files[0], 0, os.SEEK_SET)
+    for number, file in enumerate(files):
+        os.dup2(file, number)
+    sys.stdout, sys.stderr = (io.TextIOWrapper(io.FileIO(each, "w", closefd=False), "utf-8") for each in (1, 2))
+    code = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    written = [os.pread(file, os.fstat(file).st_size, 0).decode() for file in files[1:]]
+    for file in files:
+        os.close(file)
+    print(json.dumps([code, *written]), file=answers, flush=True)
+"""
+Command = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture(scope="module")
+def command() -> Iterator[Command]:
+    """Yield a function like `agent`, whose commands run one after the other in one process."""
+    words = [sys.executable, "-c", IN_ONE_PROCESS]
+    with forked_agent.Process(words, cwd="/", stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        asks, tells = process.stdin, process.stdout
+
+        def run(world: UndoWorkspace, *words: str, stdin: bytes = b"") -> subprocess.CompletedProcess[str]:
+            given = base64.b64encode(stdin).decode()
+            print(json.dumps([words, str(world.w), world.environ, given]), file=asks, flush=True)
+            code, out, err = json.loads(tells.readline())
+            return subprocess.CompletedProcess(words, code, out, err)
+
+        yield run
+
+
 BOTH = new("a") + b"--- /dev/null\n+++ b/b\n@@ -0,0 +1 @@\n+\x1b[2Jhi\xe2\x80\xae\n"
 
 
@@ -509,12 +557,14 @@ SEVERE = [
 
 @pytest.mark.threat("T95")
 @pytest.mark.parametrize(("patch", "words"), SEVERE, ids=[row[1] for row in SEVERE])
-def test_a_yes_that_nobody_gave_at_a_terminal_is_not_enough(base: Path, patch: bytes, words: str) -> None:
+def test_a_yes_that_nobody_gave_at_a_terminal_is_not_enough(
+    command: Command, base: Path, patch: bytes, words: str
+) -> None:
     world = UndoWorkspace(base)
-    done = agent(world, "apply", "-", "--yes", stdin=patch)
+    done = command(world, "apply", "-", "--yes", stdin=patch)
     assert (done.returncode, os.listdir(world.w)) == (1, [])
     assert words in done.stderr
-    assert agent(world, "apply", "-", "--yes", "--anyway", stdin=patch).returncode == 0
+    assert command(world, "apply", "-", "--yes", "--anyway", stdin=patch).returncode == 0
     assert len(os.listdir(world.w)) == 1
 
 
@@ -617,16 +667,16 @@ PLANTS: list[tuple[str, bytes, set[str], str]] = [
 @pytest.mark.threat("T95")
 @pytest.mark.parametrize(("before", "patch", "warned", "why"), PLANTS, ids=[row[3] for row in PLANTS])
 def test_a_repository_that_a_patch_brings_together_is_warned_of(
-    base: Path, before: str, patch: bytes, warned: set[str], why: str
+    command: Command, base: Path, before: str, patch: bytes, warned: set[str], why: str
 ) -> None:
     world = UndoWorkspace(base)
     sh(world.w, before)
     was = tree(world.w)
-    checked = agent(world, "apply", "--check", "--json", "-", stdin=patch)
+    checked = command(world, "apply", "--check", "--json", "-", stdin=patch)
     answer = json.loads(checked.stdout)
     assert answer["problems"] == [], why
     assert {each["path"] for each in answer["warnings"] if each["severe"]} == warned, why
-    done = agent(world, "apply", "--yes", "-", stdin=patch)
+    done = command(world, "apply", "--yes", "-", stdin=patch)
     assert done.returncode == (1 if warned else 0), why
     assert (tree(world.w) == was) is bool(warned)
 
@@ -655,13 +705,13 @@ TAKES: list[tuple[str, bytes, str]] = [
 @pytest.mark.threat("T04")
 @pytest.mark.threat("T95")
 @pytest.mark.parametrize(("before", "patch", "why"), TAKES, ids=[row[2] for row in TAKES])
-def test_no_patch_takes_a_secret_along(base: Path, before: str, patch: bytes, why: str) -> None:
+def test_no_patch_takes_a_secret_along(command: Command, base: Path, before: str, patch: bytes, why: str) -> None:
     world = UndoWorkspace(base, '[[rule]]\nverdict = "deny"\nread = ["denied/**"]\nwhy = "kept apart"\n')
     sh(world.w, f"printf 'first\\n{SECRET}\\nlast\\n' > .env; {before}")
     was = tree(world.w)
     turned = ("--reverse",) if why == "reversed" else ()
     for words in (("--check",), ("--check", "--json"), ("--yes",), ("--yes", "--anyway")):
-        done = agent(world, "apply", *words, *turned, "-", stdin=patch)
+        done = command(world, "apply", *words, *turned, "-", stdin=patch)
         assert done.returncode == 1, (why, words)
         assert "canary" not in done.stdout + done.stderr, (why, words)
     assert tree(world.w) == was, why
@@ -678,11 +728,11 @@ SHOWS = [
 
 @pytest.mark.threat("T04")
 @pytest.mark.parametrize("patch", SHOWS)
-def test_of_a_secret_only_what_the_patch_says_is_shown(base: Path, patch: bytes) -> None:
+def test_of_a_secret_only_what_the_patch_says_is_shown(command: Command, base: Path, patch: bytes) -> None:
     world = UndoWorkspace(base)
     sh(world.w, f"printf 'first\\n{SECRET}\\nlast\\n' > .env")
     for words, code in ((("--check",), 0), (("--check", "--json"), 0), (("--yes",), 1), (("--yes", "--anyway"), 0)):
-        done = agent(world, "apply", *words, "-", stdin=patch)
+        done = command(world, "apply", *words, "-", stdin=patch)
         assert done.returncode == code, (words, done.stderr)
         assert "canary" not in done.stdout + done.stderr, words
     assert SECRET in (world.w / ".env").read_text()
