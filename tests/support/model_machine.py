@@ -3,11 +3,13 @@ and one as Ollama serves it on its usual port. Run as a program inside of new ne
 """
 
 import ctypes
+import functools
 import json
 import signal
 import ssl
 import subprocess
 import sys
+import tempfile
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -46,18 +48,27 @@ class _Anthropic(BaseHTTPRequestHandler):
         """Nothing."""
 
 
+@functools.cache
+def _certificate() -> dict[str, bytes]:
+    """Return the files of a new certificate and its key, by their names."""
+    words = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    words += ["-days", "2", "-subj", "/CN=api.anthropic.com", "-addext", "subjectAltName=DNS:api.anthropic.com"]
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([*words, "-keyout", "key.pem", "-out", "cert.pem"], cwd=folder, check=True, capture_output=True)
+        return {path.name: path.read_bytes() for path in Path(folder).iterdir()}
+
+
 def machine(base: Path, servers: str) -> list[str]:
-    """Return the words that run a command on such a machine with these servers: `anthropic`, `ollama` or both, by a
-    comma. The command has to follow. `base` is a new folder for its files.
+    """Return the words that run a command on such a machine with these servers: `none`, `anthropic`, `ollama`, or both
+    of them, by a comma. The command has to follow. `base` is a new folder for its files.
     """
     (base / "hosts").write_text("127.0.0.1 localhost api.anthropic.com\n")
-    words = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=api.anthropic.com"]
-    words += ["-addext", "subjectAltName=DNS:api.anthropic.com", "-keyout", "key.pem", "-out", "cert.pem"]
-    subprocess.run(words, cwd=base, check=True, capture_output=True)
-    program = (
-        f"ip link set lo up && mount --bind {base}/hosts /etc/hosts && exec 3< <({sys.executable} -m "
-        f'tests.support.model_machine {base} {servers}) && read -u 3 ready && cd - >/dev/null && exec "$@"'
-    )
+    for name, content in _certificate().items():
+        (base / name).write_bytes(content)
+    program = f"ip link set lo up && mount --bind {base}/hosts /etc/hosts && "
+    if servers != "none":
+        program += f"exec 3< <({sys.executable} -m tests.support.model_machine {base} {servers}) && read -u 3 ready && "
+    program += 'cd - >/dev/null && exec "$@"'
     root = Path(__file__).resolve().parents[2]
     return ["unshare", "-r", "-n", "-m", "bash", "-c", f"cd {root} && {program}", "machine"]
 
