@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support.editor_client import EditorClient, bash, place, select
+from tests.support.law import number_of_examples
 
 pytest.importorskip("acp")  # an extra
 
@@ -82,10 +83,11 @@ def test_random_messages_and_answers_change_nothing(tmp_path: Path) -> None:
             [None, {"result": {"outcome": outcome}}, {"error": rnd.choice(values)}, {"result": rnd.choice(values)}]
         )
 
-    talk = place(tmp_path, *[turn for _ in range(200) for turn in (WRITES, ENDS)])
+    number = number_of_examples(400, many=1500)
+    talk = place(tmp_path, *[turn for _ in range(number // 7) for turn in (WRITES, ENDS)])
     with EditorClient(talk, answer=answer) as editor:
         session = editor.new()
-        for _ in range(1500):
+        for _ in range(number):
             params: dict[str, object] = {"sessionId": session, "cwd": str(talk.work), "mcpServers": []}
             params["prompt"] = [{"type": "text", "text": rnd.choice(texts)}]
             params |= {name: rnd.choice(values) for name in rnd.sample(names, rnd.randint(0, 2)) if name != "optionId"}

@@ -71,7 +71,7 @@ READ = calls(("read", {"path": "code.py"}))
 DONE = {"text": "It is 42 (`code.py:1`)."}
 
 
-def test_standard_output_has_the_answer_with_its_sources(place: CliHarness) -> None:
+def test_standard_output_has_the_answer_with_its_sources_and_each_command_of_git_is_recorded(place: CliHarness) -> None:
     done = ask(place, "../other", [READ, DONE])
     head = git(place.base / "other", "rev-parse", "HEAD")
     assert done.returncode == 0, done.stderr
@@ -82,6 +82,9 @@ def test_standard_output_has_the_answer_with_its_sources(place: CliHarness) -> N
     assert list((place.base / "tmp").iterdir()) == [], "nothing stays"
     assert list(place.work.iterdir()) == []
     assert git(place.base / "other", "status", "--short") == ""
+    actions = [str(row["action"]) for row in place.audit("--limit", "50") if row.get("tool") == "repo"]
+    for words in ("git clone", "git', 'rev-parse", "git', 'checkout"):
+        assert any(words in action for action in actions), f"{words} is not recorded: {actions}"
 
 
 def test_the_workspace_can_be_kept_and_the_events_printed(place: CliHarness) -> None:
@@ -280,10 +283,3 @@ def test_rules_of_the_user_hold_for_the_clone(place: CliHarness) -> None:
     done = ask(place, "../other", [DONE], "--config", str(place.base / "mine.toml"))
     assert (done.returncode, done.stdout) == (1, ""), done.stderr
     assert "git clone" in done.stderr
-
-
-def test_every_command_of_git_is_recorded(place: CliHarness) -> None:
-    ask(place, "../other", [READ, DONE])
-    actions = [str(row["action"]) for row in place.audit("--limit", "50") if row.get("tool") == "repo"]
-    for words in ("git clone", "git', 'rev-parse", "git', 'checkout"):
-        assert any(words in action for action in actions), (words, actions)

@@ -25,6 +25,8 @@ from runner.audit.prune import plan
 from runner.audit.seal import create_seal
 from runner.audit.verify import BrokenChain, Expected, ExpectedRecord, VerifiedLog, verify
 from tests.support.audit_records import fence_down, fill, refusal, unfenced
+from tests.support.forked_agent import Process
+from tests.support.law import number_of_examples
 from tests.support.places import ROOT
 from tests.support.sandbox_bench import USERS
 from tests.support.secret_service import KeyringHarness, harness
@@ -51,13 +53,13 @@ WRITER = """
 @pytest.mark.threat("T25")
 def test_eight_writers_that_are_killed_at_random_lose_nothing_and_break_nothing(tmp_path: Path) -> None:
     path, chance = tmp_path / "audit.db", random.Random(6)
-    begun = 0
+    begun, kills = 0, number_of_examples(8, many=16)
 
     def begin() -> subprocess.Popen[bytes]:
         nonlocal begun
         begun += 1
         command = [sys.executable, "-c", textwrap.dedent(WRITER), str(path), f"writer-{begun}"]
-        return subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT)
+        return Process(command, stdout=subprocess.PIPE, cwd=ROOT)
 
     def end(writer: subprocess.Popen[bytes]) -> Iterator[str]:
         writer.send_signal(signal.SIGKILL)
@@ -69,7 +71,7 @@ def test_eight_writers_that_are_killed_at_random_lose_nothing_and_break_nothing(
     writers = [begin() for _ in range(8)]
     said: list[str] = []
     try:
-        for _ in range(16):
+        for _ in range(kills):
             time.sleep(chance.uniform(0.05, 0.4))
             said += end(writers.pop(chance.randrange(8)))
             writers.append(begin())
@@ -84,7 +86,7 @@ def test_eight_writers_that_are_killed_at_random_lose_nothing_and_break_nothing(
         result = verify(log.store)
         assert isinstance(result, VerifiedLog), result
         (chain,) = result.chains
-        assert chain.checkpoints >= chain.count // 41 - 16, "a killed writer's checkpoint is written by the next"
+        assert chain.checkpoints >= chain.count // 41 - kills, "a killed writer's checkpoint is written by the next"
         for line in said:
             number, _, text = line.partition(" ")
             record = log.get(int(number))

@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from policy.model.action import FetchAddress, SpawnAgent
 from policy.model.tier import Mode
 from runner.approval.approver import Answer, No, Question, Yes
 from runner.cli.main import main
+from runner.engine.run_limits import RunLimits
 from runner.events import Changed, Denied, Notice
 from runner.flow.session_flow import SessionFlow
 from runner.flow.written_files import WrittenFiles
@@ -127,25 +128,35 @@ def test_a_refusal_keeps_the_old_content(work: Path, tmp_path: Path, monkeypatch
     assert "not that" in results(played) or "refused" in results(played)
 
 
+WAYS = [
+    "printf x >> package.json",
+    "python3 -c \"open('package.json','a').write('x')\"",
+    "cp notes.md package.json",
+    "ln -sf notes.md package.json",
+    "sed -i s/scripts/x/ package.json",
+    "chmod +x package.json && echo x >> package.json",
+    "mv notes.md package.json",  # the last one, because others need `notes.md`
+]
+
+
 @pytest.mark.threat("T267")
-@pytest.mark.parametrize(
-    "script",
-    [
-        "printf x >> package.json",
-        "python3 -c \"open('package.json','a').write('x')\"",
-        "cp notes.md package.json",
-        "ln -sf notes.md package.json",
-        "mv notes.md package.json",
-        "sed -i s/scripts/x/ package.json",
-        "chmod +x package.json && echo x >> package.json",
-    ],
-)
-def test_every_way_to_change_the_file_is_seen(
-    script: str, work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    play(tmp_path, monkeypatch, {"main": [[READ], [bash(script)], "done"]})
-    assert (work / "package.json").read_text() == MANIFEST
-    assert not (work / "package.json").is_symlink()
+def test_every_way_to_change_the_file_is_seen(work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each way is the action of one reply of the same session."""
+    file, found = work / "package.json", list[tuple[str, bool]]()
+
+    def after(step: object) -> Callable[[Request], object]:
+        def reply(request: Request) -> object:
+            found.append((file.read_text(), file.is_symlink()))
+            return step
+
+        return reply
+
+    steps = [after(step) for step in (*([bash(script)] for script in WAYS), "done")]
+    played = play(tmp_path, monkeypatch, {"main": [[READ], *steps]}, bounds=RunLimits(row=100))
+    assert len(found) == len(WAYS) + 1
+    assert [WAYS[n - 1] for n, each in enumerate(found) if each != (MANIFEST, False)] == []
+    told = [way for way, said in zip(WAYS, played.results[1:], strict=True) if "`package.json`: " in said]
+    assert told == WAYS
 
 
 @pytest.mark.threat("T267")
@@ -332,13 +343,16 @@ def test_an_endorsed_text_endorses_no_other_text_of_its_source() -> None:
 
 
 @pytest.mark.threat("T267")
-@pytest.mark.parametrize("folder", [".github", ".claude", ".circleci", ".husky"])
 def test_a_link_in_place_of_a_trusted_folder_is_seen(
-    folder: str, work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    command = bash(f"mkdir -p x/workflows; echo evil > x/workflows/ci.yml; ln -s x {folder}")
-    play(tmp_path, monkeypatch, {"main": [[READ], [command], "done"]})
-    assert not os.path.lexists(work / folder)
+    folders = (".github", ".claude", ".circleci", ".husky")
+    made = "mkdir -p x/workflows; echo evil > x/workflows/ci.yml; ln -s x"
+    steps: list[object] = [[bash(f"{made} {folder}")] for folder in folders]
+    played = play(tmp_path, monkeypatch, {"main": [[READ], *steps, "done"]}, bounds=RunLimits(row=100))
+    assert [folder for folder in folders if os.path.lexists(work / folder)] == []
+    assert len(played.results) == 1 + len(folders)
+    assert "evil" in (work / "x/workflows/ci.yml").read_text(), "the commands ran"
 
 
 @pytest.mark.threat("T265")

@@ -18,6 +18,7 @@ from runner.frontends.hosted.address import hosted_sessions, remove_dead
 from runner.frontends.hosted.clients import MOST_CLIENTS
 from runner.state.socket_path import short_path
 from tests.support.cli_harness import AGENT
+from tests.support.forked_agent import Process
 from tests.support.hosted import HostedHarness, hosted_harness, runs, says
 from tests.support.marked_processes import new_nap, processes
 from tests.support.server_session import HOSTILE
@@ -37,6 +38,13 @@ def asked(user: HostedHarness, *turns: dict[str, object], script: str = "touch m
     id = user.start("--model", user.model(runs(script), *(turns or (says("done"),))))
     user.wait("question", id)
     return id
+
+
+@pytest.fixture(scope="module")
+def asked_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The socket of a session whose question nobody answers."""
+    with hosted_harness(tmp_path_factory.mktemp("asked")) as user:
+        yield user.folder / asked(user)
 
 
 def answers(user: HostedHarness) -> list[dict[str, Any]]:
@@ -308,7 +316,7 @@ def test_the_end_of_a_client_never_affects_the_session(user: HostedHarness) -> N
     id = asked(user)
     words = [AGENT, "attach", "--json", id]
     clients = [
-        subprocess.Popen(words, env=user.cli.environ, cwd=user.cli.work, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        Process(words, env=user.cli.environ, cwd=user.cli.work, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         for _ in range(3)
     ]
     for each in clients:
@@ -359,7 +367,8 @@ def test_a_session_without_clients_and_work_ends_after_its_time(user: HostedHarn
     (config / "config.toml").write_text("version = 1\n[hosted]\nidle = 1\n")
     waiting = asked(user)
     id = user.start("--model", user.model(says("done")))
-    until(lambda: id not in [row["id"] for row in user.rows()])
+    until(lambda: has_ended(user.hosts[-1]))
+    assert id not in [row["id"] for row in user.rows()]
     assert [row["id"] for row in user.rows()] == [waiting], "a question is work that waits"
 
 
@@ -416,9 +425,8 @@ def test_another_user_reaches_nothing(user: HostedHarness) -> None:
 @pytest.mark.threat("T277")
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes a namespace without a helper")
 @pytest.mark.parametrize("space", ["--mount", "--net", "--pid", "--uts", "--ipc"])
-def test_a_process_in_another_namespace_is_refused_at_an_open_socket(user: HostedHarness, space: str) -> None:
-    id = asked(user)
-    words = ["unshare", space, "--fork", sys.executable, "-c", CONNECT, str(user.folder / id)]
+def test_a_process_in_another_namespace_is_refused_at_an_open_socket(asked_once: Path, space: str) -> None:
+    words = ["unshare", space, "--fork", sys.executable, "-c", CONNECT, str(asked_once)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=60)
     if "Operation not permitted" in done.stderr:
         pytest.skip("this machine makes no namespaces")
@@ -453,10 +461,12 @@ def test_the_resident_process_holds_the_sessions_and_they_end_with_it(resident_u
     id = done.stdout.strip()
     until(lambda: processes(marker))
     status = json.loads(user.cli.agent("serve", "--status", "--json").stdout)
-    assert [(each["kind"], each["pid"]) for each in status["processes"]] == [("session", user.pid(id))]
+    pid = user.pid(id)
+    assert [(each["kind"], each["pid"]) for each in status["processes"]] == [("session", pid)]
     os.kill(status["pid"], signal.SIGKILL)
     until(lambda: not processes(marker))
-    until(lambda: not user.rows())
+    until(lambda: has_ended(pid))
+    assert user.rows() == []
     done = user.cli.agent("attach", "--json", id, "--model", user.model(says("again")), stdin=b"")
     assert json.loads(done.stdout.splitlines()[0])["id"] == id
     assert user.cli.agent("stop", id).stdout == f"{id[:8]}  ended\n"

@@ -168,7 +168,7 @@ REPEATS: list[tuple[Repeat, str, str]] = [
 
 
 @pytest.mark.threat("T198")
-@pytest.mark.parametrize("client", [NEW], indirect=True)
+@pytest.mark.parametrize("client", [NEW], indirect=True, scope="module")
 @pytest.mark.parametrize(("repeat", "text", "why"), REPEATS, ids=[row[-1] for row in REPEATS])
 def test_an_answer_counts_for_its_own_call_only(client: ToolClient, repeat: Repeat, text: str, why: str) -> None:
     arguments: dict[str, object] = {"path": "forged.txt", "content": "x\n"}
@@ -186,7 +186,7 @@ def test_an_answer_counts_for_its_own_call_only(client: ToolClient, repeat: Repe
 
 
 @pytest.mark.threat("T198")
-@pytest.mark.parametrize("client", [OLD], indirect=True)
+@pytest.mark.parametrize("client", [OLD], indirect=True, scope="module")
 def test_an_answer_to_another_request_and_a_second_answer_approve_nothing(client: ToolClient) -> None:
     id = client.call("write", {"path": "forged.txt", "content": "x\n"})
     form = client.message(method="elicitation/create")
@@ -199,7 +199,7 @@ def test_an_answer_to_another_request_and_a_second_answer_approve_nothing(client
 
 
 @pytest.mark.threat("T198")
-@pytest.mark.parametrize("client", [NEW], indirect=True)
+@pytest.mark.parametrize("client", [NEW], indirect=True, scope="module")
 def test_an_answer_counts_once(client: ToolClient) -> None:
     arguments: dict[str, object] = {"path": "once.txt", "content": "x\n"}
     name, state = asked(client, arguments)

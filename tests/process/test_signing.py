@@ -34,7 +34,7 @@ class Signer:
         self.environ = {"HOME": str(self.home), "GNUPGHOME": str(base / "keys"), "PATH": os.environ["PATH"]}
         self.work.mkdir(parents=True)
         (base / "keys").mkdir(mode=0o700)
-        settings = {"user.name": "Jo", "user.email": "jo@example.org"}
+        settings = ["[user]", "name = Jo", "email = jo@example.org"]
         if form == "openpgp":
             self.sh(
                 f"gpg -q --batch --pinentry-mode loopback --passphrase '' --quick-gen-key '{WHO}' ed25519 sign never"
@@ -44,10 +44,9 @@ class Signer:
             self.sh(f"ssh-keygen -q -t ed25519 -N '' -C jo -f {key}")
             public = Path(f"{key}.pub").read_text()
             (base / "signers").write_text(f"jo@example.org {public}")
-            settings |= {"gpg.format": "ssh", "user.signingKey": f"{key}.pub"}
-            settings |= {"gpg.ssh.allowedSignersFile": str(base / "signers")}
-        for name, value in settings.items():
-            self.sh(f"git config --global {name} '{value}'")
+            settings += [f"signingKey = {key}.pub", "[gpg]", "format = ssh"]
+            settings += ['[gpg "ssh"]', f"allowedSignersFile = {base / 'signers'}"]
+        (self.home / ".gitconfig").write_text("".join(f"{line}\n" for line in settings))
         self.sh("git init -q -b main . && git commit -q --allow-empty -m first")
         self.questions: list[Question] = []
 

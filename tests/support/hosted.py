@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from runner.resident import CONTROL
 from runner.state.socket_path import short_path
 from tests.support.cli_harness import AGENT, CliHarness
 from tests.support.marked_processes import processes as processes  # for tests of hosted sessions
@@ -75,7 +76,11 @@ class HostedClient:
 
 
 class HostedHarness:
-    """A user who starts hosted sessions with scripted models."""
+    """A user who starts hosted sessions with scripted models.
+
+    Attributes:
+        hosts: the processes of the sessions, in the order of their starts.
+    """
 
     def __init__(self, base: Path) -> None:
         self.cli = CliHarness(base)
@@ -84,7 +89,7 @@ class HostedHarness:
         (self.cli.work / ".git").mkdir()
         self.folder = base / "state" / "resident" / "sessions"
         self._clients: list[HostedClient] = []
-        self._hosts: list[subprocess.Popen[bytes]] = []
+        self.hosts: list[subprocess.Popen[bytes]] = []
         self._scripts = 0
 
     def model(self, *turns: dict[str, object]) -> str:
@@ -104,7 +109,7 @@ class HostedHarness:
             stderr=subprocess.PIPE,
             start_new_session=True,
         )
-        self._hosts.append(host)
+        self.hosts.append(host)
         id = until(lambda: self._listening(host.pid), of=host, what=lambda: f"the start: {host.communicate()}")
         client = HostedClient(self.folder / id, "starter", replay=0)
         client.say("prompt", text=prompt)
@@ -156,11 +161,12 @@ class HostedHarness:
         """End the sessions that are left."""
         for client in self._clients:
             client.close()
-        self.cli.agent("serve", "--stop")
+        if (self.folder.parent / CONTROL).exists():
+            self.cli.agent("serve", "--stop")
         for path in self.folder.glob("*.json") if self.folder.is_dir() else ():
             with suppress(ProcessLookupError, ValueError, FileNotFoundError):
                 os.kill(self.pid(path.stem), signal.SIGKILL)
-        for host in self._hosts:
+        for host in self.hosts:
             host.kill()
             host.communicate()
 

@@ -1,14 +1,19 @@
 """A job of a pipeline: a workspace, a machine's folders and variables as GitHub's runner makes them, and the command."""
 
+import atexit
 import base64
+import functools
 import json
 import os
+import shutil
 import subprocess
+import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.support import forked_agent
 from tests.support.agent_program import AGENT
+from tests.support.git_template import ENVIRON, Template
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # Each is looked for in everything that a run leaves.
@@ -25,6 +30,22 @@ HEADER = base64.b64encode(b"x-access-token:ghs_CanaryCheckout00000000000000008")
 FILES = ("GITHUB_ENV", "GITHUB_PATH", "GITHUB_OUTPUT", "GITHUB_STATE", "GITHUB_STEP_SUMMARY")
 
 
+def _one_commit(folder: Path) -> None:
+    folder.mkdir()
+    (folder / "a.txt").write_text("alpha\n")
+    (folder / ".gitignore").write_text("build/\n")
+    for words in (("init", "-q"), ("add", "-A"), ("commit", "-qm", "first")):
+        subprocess.run(["git", *words], cwd=folder, check=True, env=ENVIRON)
+
+
+@functools.cache
+def _repository() -> Template:
+    """The repository of all jobs of this process, which is made once."""
+    folder = Path(tempfile.mkdtemp(prefix="ringfence-job-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Template(folder / "work", _one_commit)
+
+
 @dataclass
 class Job:
     """One job below `base`. `out`: where the files that are asked for go."""
@@ -37,11 +58,7 @@ class Job:
             folder.mkdir(parents=True, exist_ok=True)
         for name in FILES:
             self.file(name).write_text("")
-        (self.work / "a.txt").write_text("alpha\n")
-        (self.work / ".gitignore").write_text("build/\n")
-        git = ["git", "-c", "user.name=t", "-c", "user.email=t@localhost", "-C", str(self.work)]
-        for words in (("init", "-q"), ("add", "-A"), ("commit", "-qm", "first")):
-            subprocess.run([*git, *words], check=True, env={"PATH": PATH, "HOME": str(self.base / "home")})
+        _repository().copy(self.work)
 
     @property
     def work(self) -> Path:
