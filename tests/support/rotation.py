@@ -32,7 +32,8 @@ def rotate(items: Sequence[pytest.Item], folders: dict[pytest.Item, str], shared
         if folders[item] in FOLDERS and item.get_closest_marker("whole_matrix") is None:
             row, variant = _split(item)
             if item.path.stem in shared:
-                row = row.partition(":")[0] if variant else row
+                function, bracket, ids = row.partition("[")
+                row = function + bracket + ids.partition(":")[0]
         rows.setdefault(row, {}).setdefault(variant, []).append(item)
     kept = {item for row, variants in rows.items() for item in variants[choose(row, sorted(variants))]}
     return [item for item in items if item in kept]

@@ -62,6 +62,7 @@ def test_rows_that_share_a_costly_fixture_are_of_one_variant() -> None:
     kept: list[Any] = rotate(made, dict.fromkeys(made, "sandbox"), {"test_x"})
     assert len(kept) == 40
     assert len({(each.callspec.params["user"], each.callspec.params["share"]) for each in kept}) == 8
+    assert {each.callspec.params["user"] for each in kept} == {"root", "nobody"}, "each share has a variant of its own"
 
 
 @pytest.mark.parametrize(
