@@ -150,18 +150,21 @@ PIECE = 100_000  # bytes of output
 @pytest.mark.threat("T280")
 @pytest.mark.thorough
 def test_a_client_that_reads_nothing_is_dropped_and_the_session_goes_on(user: HostedHarness) -> None:
-    # In pieces, each after the one before was read, so that only the client that does not read is far behind. A byte of
-    # output is at least one of an event. An event counts 64 KiB at least, so that many small ones are as much as few large
-    # ones: the pieces are so short that one in events of 4 KiB stays far below the 8 MiB of a client that reads.
+    # In pieces, each after the one before was read, so that only the client that does not read is far behind. An event counts
+    # 64 KiB at least, so that many small ones are as much as few large ones: the pieces are so short that one in events of
+    # 4 KiB stays far below the 8 MiB of a client that reads.
     piece = f"yes '' | head -c {PIECE}; until [ -e read$i ]; do sleep 0.01; done"
     output = f"for i in $(seq 120); do {piece}; done"
 
-    pieces: list[Path] = []
+    read = 0  # bytes of output
+    pieces = 0
 
-    def read(size: int) -> None:
-        if size >= PIECE * (len(pieces) + 1):
-            pieces.append(user.cli.work / f"read{len(pieces) + 1}")
-            pieces[-1].touch()
+    def seen(event: dict[str, Any]) -> None:
+        nonlocal read, pieces
+        read += len(event["text"]) if event["type"] == "output" else 0
+        while pieces < read // PIECE:
+            pieces += 1
+            (user.cli.work / f"read{pieces}").touch()
 
     model = user.model(says("ready"), runs(output), runs("touch made"), says("done"))
     id = user.start("--model", model, "--mode", "trust-project")
@@ -169,10 +172,9 @@ def test_a_client_that_reads_nothing_is_dropped_and_the_session_goes_on(user: Ho
     deaf = user.client(id, "deaf")
     other = user.client(id, "other")
     other.say("prompt", text="begin")
-    left = other.skim("client_detached", read)
+    left = other.read_to("client_detached", seen)
     assert (left["who"], left["why"]) == ("deaf", "it does not read what the session sends")
-    read_before = PIECE * len(pieces)
-    other.skim("run_ended", lambda size: read(read_before + size))
+    other.read_to("run_ended", seen)
     assert (user.cli.work / "made").exists()
     assert user.wait("idle", id)["clients"] == ["other"]
     assert deaf.socket.fileno() >= 0

@@ -50,19 +50,15 @@ class HostedClient:
         assert line, "the session closed the connection"
         self.events.append(json.loads(line))
 
-    def skim(self, type: str, read: Callable[[int], object] = lambda size: None) -> dict[str, Any]:
-        """Return the next event of that type. Lines are decoded afterwards, so that the session need not wait.
-
-        `read` is called with the number of bytes that were read so far.
-        """
-        lines, size = [self._file.readline()], 0
-        while lines[-1] and json.dumps(type).encode() not in lines[-1]:
-            size += len(lines[-1])
-            read(size)
-            lines.append(self._file.readline())
-        self.events += [json.loads(line) for line in lines if line]
-        assert self.events[-1]["type"] == type, f"no {type}"
-        return self.events[-1]
+    def read_to(self, type: str, seen: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
+        """Return the next event of that type. `seen` is called with each event before it, and with the event itself."""
+        while True:
+            line = self._file.readline()
+            assert line.endswith(b"\n"), f"the session closed the connection before an event {type}"
+            self.events.append(json.loads(line))
+            seen(self.events[-1])
+            if self.events[-1]["type"] == type:
+                return self.events[-1]
 
     def rest(self) -> list[dict[str, Any]]:
         """Return the events until the session closes the connection."""
