@@ -19,6 +19,7 @@ _REMOTE = "another machine or a program keeps its files, and their times are of 
 _SECONDS = 20.0  # the longest time of a trial
 _known: dict[tuple[int, int, int, int], str] = {}  # (user, devices, inode of the workspace) -> the reason
 _trials: dict[tuple[int, int, int, int], threading.Lock] = {}  # the same keys -> a lock, which a running trial holds
+os.register_at_fork(after_in_child=_trials.clear)  # a lock that another thread held stays locked in a forked process
 
 
 async def why_not(workspace: str, folder: str, cache: Path | None = None) -> str:
