@@ -30,7 +30,7 @@ def faults(bash: Any, texts: list[str], least: int) -> dict[str, list[str]]:
 @pytest.mark.threat("T01")
 def test_the_instructive_table(bash: Any) -> None:
     table = list(fuzz_bash.INSTRUCTIVE)
-    number = number_of_examples(400, many=len(table))
+    number = number_of_examples(250, many=len(table))
     texts = random.Random(number).sample(table, number)
     assert faults(bash, texts, number // 8) == {}
 

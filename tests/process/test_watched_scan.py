@@ -21,6 +21,7 @@ from sandbox.workspace.protected_paths import Scan, scan
 from sandbox.workspace.tree_watch import TreeWatch
 from tests.process.test_cached_scan import CHANGES, LOCKED, SECRETS, SHOWN, look, make, short
 from tests.process.test_transaction import refusing
+from tests.support.law import number_of_examples
 from tests.support.places import ROOT
 
 QUEUE = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
@@ -117,7 +118,8 @@ def test_law_random_moves_hide_nothing(tmp_path: Path, seed: int) -> None:
     trees = FolderTrees(None)
     names = ["a", "b", "c", ".env", "k.pem", ".git", ".envrc"]
     done = 0
-    for step in range(1500):
+    steps = number_of_examples(600, many=1500)
+    for step in range(steps):
         inner = [Path(found) for found, _, _ in os.walk(folder)]
         places = [*inner, *(Path(found) for found, _, _ in os.walk(outside))]
         place = dice.choice(places) / dice.choice(names)
@@ -144,7 +146,7 @@ def test_law_random_moves_hide_nothing(tmp_path: Path, seed: int) -> None:
             tree = tree_of(trees, folder)
             assert tree._watch is not None
             assert tree._watch._events.paths.keys() == {tree._watch._events.number(path) for path in tree.folders}
-    assert done > 300
+    assert done > steps // 5
     assert seen(trees, folder) == seen(FolderTrees(None), folder)
 
 
