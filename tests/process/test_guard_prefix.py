@@ -16,6 +16,7 @@ from runner.frontends.guard.shell_prefix import prefixed_words, shell_script
 from runner.frontends.guard.tokens import rewritten
 from runner.problems import Stopped
 from tests.support import agent_program
+from tests.support.resident_process import end_resident
 
 WORD = "0123456789abcdef" * 2
 
@@ -290,8 +291,11 @@ def test_the_canary_tries_both_mechanisms(
     program.write_text(AGENT.replace("{python}", sys.executable).replace("{heeds}", heeds))
     program.chmod(0o755)
     environ = {**environ, "PATH": f"{tmp_path}/bin:{os.defpath}"}
-    assert try_canary("claude", None, environ).result is hooked
-    assert try_canary("claude", None, environ, hooks=False).result is alone
+    try:
+        assert try_canary("claude", None, environ).result is hooked
+        assert try_canary("claude", None, environ, hooks=False).result is alone
+    finally:
+        end_resident(tmp_path / "state")  # the hook has started one
 
 
 def test_the_words_are_quoted_as_the_agent_quotes_them() -> None:

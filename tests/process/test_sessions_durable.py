@@ -58,6 +58,7 @@ _WRITER = """
 
 @pytest.mark.thorough
 @pytest.mark.threat("T82")
+@pytest.mark.slow("sixty writers are killed")
 def test_a_kill_at_any_moment_loses_no_more_than_the_line_being_written(tmp_path: Path) -> None:
     """Sixty kills. What was said to be durable is there each time, in order, and the next process continues with it."""
     store = new_store(tmp_path / "state")

@@ -78,6 +78,7 @@ def installed(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Installe
     return Installed(built, project, site, environ)
 
 
+@pytest.mark.slow("the first test of the file builds the wheel")
 def test_the_wheel_has_one_package(built: Path) -> None:
     with zipfile.ZipFile(built) as file:
         names = file.namelist()

@@ -192,6 +192,7 @@ OPENED = [
 
 
 @pytest.mark.parametrize(("tool", "script", "expected"), TOOLS, ids=[row[0] for row in TOOLS])
+@pytest.mark.slow("pip and other package managers run")
 def test_a_tool_logs_in_without_knowing(world: World, tool: str, script: str, expected: str) -> None:
     answer = world.run(script.replace("USER", world.bench.user))
     assert answer["out"].strip() == expected.replace("USER", world.bench.user), answer

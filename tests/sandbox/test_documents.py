@@ -127,6 +127,7 @@ def test_a_bomb_is_refused_before_it_is_decoded(permit: Permit, kind: str, data:
 
 @pytest.mark.threat("T243")
 @pytest.mark.thorough
+@pytest.mark.slow("a document is decoded until a limit ends the process")
 def test_a_pdf_bomb_ends_at_the_limits_of_its_process(permit: Permit) -> None:
     small = Limits(memory=400 << 20, cpu=20, wall=30)
     own = Permit(

@@ -86,6 +86,7 @@ def test_helpers_are_prepared_used_and_removed(place: CliHarness) -> None:
 
 
 @pytest.mark.threat("T312")
+@pytest.mark.slow("commands of three callers, each also without a resident process")
 def test_a_command_gets_the_state_and_the_environment_of_its_own_caller(place: CliHarness) -> None:
     script = "umask; ulimit -n; ulimit -Hn; nice; nproc; echo $LANG; pwd; ls -a"
 

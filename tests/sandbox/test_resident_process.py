@@ -212,6 +212,7 @@ def test_the_path_of_the_state_folder_may_be_too_long(tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.threat("T275")
+@pytest.mark.slow("each victim is killed at two moments at least")
 def test_nothing_is_left_or_lost_by_kills() -> None:
     """`python tests/fuzz/kill_resident.py` plays five hundred rounds."""
     rounds = str(number_of_examples(12, many=100))

@@ -64,6 +64,7 @@ WORKS = [
 
 
 @pytest.mark.parametrize(("script", "status", "out", "why"), WORKS, ids=[row[3] for row in WORKS])
+@pytest.mark.slow("the first row in a container starts the daemon and imports the image")
 def test_ordinary_work_works(
     request: pytest.FixtureRequest, bench: Bench, script: str, status: int, out: str, why: str
 ) -> None:

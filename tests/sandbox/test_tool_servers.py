@@ -167,6 +167,7 @@ def test_the_wait_for_a_silent_server_is_told_and_ends(place: Path, monkeypatch:
 
 
 @pytest.mark.threat("T176")
+@pytest.mark.slow("a server writes without end until the session is closed")
 def test_standard_error_without_end_and_silence_hold_up_nothing(place: Path) -> None:
     async def work() -> None:
         configs = (hostile("errors", "errors"), hostile("silent", "silent"), hostile("good", "plain"))

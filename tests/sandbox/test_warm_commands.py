@@ -502,6 +502,7 @@ def test_no_other_user_is_served(place: CliHarness) -> None:
         assert place.agent("exec", "true").returncode == 0
 
 
+@pytest.mark.slow("forty clients at once")
 def test_many_clients_at_once_are_answered(place: CliHarness) -> None:
     with resident(place):
         clients = [start(place, "exec", f"echo {number}") for number in range(40)]
@@ -510,6 +511,7 @@ def test_many_clients_at_once_are_answered(place: CliHarness) -> None:
             assert (out, client.returncode) == (b"%d\n" % number, 0), said
 
 
+@pytest.mark.slow("fifty commands, between which nothing may be left")
 def test_nothing_is_left_behind(place: CliHarness) -> None:
     """Descriptors, folders and processes after a hundred commands are those after ten."""
     with resident(place) as process:

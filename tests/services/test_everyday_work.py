@@ -88,6 +88,7 @@ PROJECTS = [
 
 
 @pytest.mark.parametrize(("folder", "options", "script", "last", "needs"), PROJECTS, ids=[row[0] for row in PROJECTS])
+@pytest.mark.slow("pip installs a project, and its tests run")
 def test_a_project_is_installed_and_tested_from_the_command_line(
     tmp_path: Path, folder: str, options: tuple[str, ...], script: str, last: str, needs: str
 ) -> None:
