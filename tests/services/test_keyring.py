@@ -4,8 +4,8 @@ import json
 import os
 import stat
 import subprocess
-import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -14,10 +14,9 @@ from runner.frontends.tui.panel import GUARD
 from runner.secrets.resolve import KEYED
 from tests.support.sandbox_bench import USERS
 from tests.support.secret_service import KeyringHarness, harness, terminal
-from tests.support.terminal import Terminal
+from tests.support.terminal_screen import ScreenTerminal
 
 KEY, OTHER = "sk-canary-4bd09e71aa5c", "sk-canary-c3318f60de27"
-UP, DOWN = "\x1b[A", "\x1b[B"
 
 
 @pytest.fixture(params=USERS)
@@ -408,30 +407,40 @@ def test_as_another_user_the_service_of_root_is_out_of_reach() -> None:
         assert "no usable keyring" in said(theirs, "auth", "status", "openai", code=1)
 
 
+class Window(ScreenTerminal):
+    """A terminal that keeps its output."""
+
+    output = b""
+
+    def _take(self, output: bytes) -> None:
+        self.output += output
+        super()._take(output)
+
+
 @pytest.mark.thorough
 @pytest.mark.threat("T20")
 @pytest.mark.parametrize("plain", [False, True])
 def test_a_first_session_leads_into_the_login(plain: bool) -> None:
     """A user without a model chooses the login from the list, and the session begins with the stored key."""
 
-    def choose(there: Terminal, title: str, name: str, moves: str) -> None:
+    def choose(there: Window, title: str, name: str, keys: list[str]) -> None:
         there.until(title)
         if plain:
-            there.type(f"{name}\n")
+            there.type(name, "Enter")
         else:
-            time.sleep(GUARD)  # the list takes keys so long after it appeared, which was before this process saw it
-            there.type(f"{moves}\r")  # Enter counts at once after keys that are no part of a text
+            there.rest(GUARD)  # the list takes keys so long after it appeared
+            there.type(*keys, "Enter")  # Enter counts at once after keys that are no part of a text
 
     with harness(USERS[0]) as place, place.secret_service():
-        with terminal(place, *(("--plain",) if plain else ())) as there:
-            choose(there, "no model is set up yet", "log in", 2 * UP)  # the last row but one: it goes around
-            choose(there, "the key of which provider?", "openai", KEYED.index("openai") * DOWN)
-            there.until("it is not shown): ")
-            there.type(KEY + "\n")
+        with closing(Window(place.work, place.environ, *place.command, *(["--plain"] if plain else []))) as there:
+            choose(there, "no model is set up yet", "log in", ["Up", "Up"])  # the last row but one: it goes around
+            choose(there, "the key of which provider?", "openai", ["Down"] * KEYED.index("openai"))
+            there.until("it is not shown):")
+            there.type(KEY, "Enter")
             there.until("a key for it is in the keyring")
             there.until("/quit to leave" if plain else "? help")
-            there.type("/quit\n" if plain else "\x04")
-            assert there.end() == 0, there.seen
-            assert KEY not in there.seen
-            assert "store the key of a provider in the keyring" in there.seen
+            there.type(*(["/quit", "Enter"] if plain else ["C-d"]))
+            there.until("LEFT 0")
+            assert KEY.encode() not in there.output
+            assert b"store the key of a provider in the keyring" in there.output
         assert kept(place, "openai") == str([KEY])
