@@ -48,7 +48,11 @@ async def why_not(workspace: str, folder: str, cache: Path | None = None) -> str
     else:
         from asyncio import to_thread  # `has_worked` is called before the event loop is loaded
 
-        return await to_thread(_tried_once, key, workspace, folder, cache)
+        reason = await to_thread(_tried_once, key, workspace, folder, cache)
+        if note is not None and not reason:
+            with contextlib.suppress(OSError):  # the next process tries again
+                write_sealed(note, body)
+        return reason
     return _known[key]
 
 
@@ -96,11 +100,6 @@ def _tried_once(key: tuple[int, int, int, int], workspace: str, folder: str, cac
         if not reason and (foreign := find_foreign(workspace, cache, FIRST_LOOK)):
             return _FOREIGN.format(foreign)  # not kept, because the owner may change
         _known[key] = reason
-        body = _body(key)
-        note = _note(workspace, cache) if body else None
-        if note is not None and not reason:
-            with contextlib.suppress(OSError):  # the next process tries again
-                write_sealed(note, body)
         return reason
 
 

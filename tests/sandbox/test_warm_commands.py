@@ -46,7 +46,7 @@ def lines(whole: bool) -> list[Line]:
     """Return the command lines that are compared. Unless it is the whole matrix, each script has one mode and one input."""
 
     def of(name: str, variants: Sequence[T]) -> Sequence[T]:
-        return variants if whole else [variants[int(choose(name, [str(at) for at in range(len(variants))]))]]
+        return variants if whole else [choose(name, variants)]
 
     found = [Line(("exec", "--mode", mode, script)) for script in COMMANDS for mode in of(f"exec {script}", MODES)]
     found += [

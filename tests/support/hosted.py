@@ -39,26 +39,27 @@ class HostedClient:
     def until(self, type: str, count: int = 1) -> dict[str, Any]:
         """Return the `count`th event of that type."""
         while len(found := [event for event in self.events if event["type"] == type]) < count:
-            line = self._file.readline()
-            assert line, f"no {type} among {[event['type'] for event in self.events]}"
-            self.events.append(json.loads(line))
+            self._receive(type)
         return found[count - 1]
 
     def answered(self) -> None:
         """Wait for the answer to the request to attach: `attached`, or `error` if the session refused it."""
-        line = self._file.readline()
-        assert line, "the session closed the connection"
-        self.events.append(json.loads(line))
+        self._receive("attached")
 
     def read_to(self, type: str, seen: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
         """Return the next event of that type. `seen` is called with each event before it, and with the event itself."""
         while True:
-            line = self._file.readline()
-            assert line.endswith(b"\n"), f"the session closed the connection before an event {type}"
-            self.events.append(json.loads(line))
-            seen(self.events[-1])
-            if self.events[-1]["type"] == type:
-                return self.events[-1]
+            event = self._receive(type)
+            seen(event)
+            if event["type"] == type:
+                return event
+
+    def _receive(self, wanted: str) -> dict[str, Any]:
+        """Return the next event. An assertion fails if the session closes the connection instead."""
+        line = self._file.readline()
+        assert line.endswith(b"\n"), f"closed before `{wanted}`: {[event['type'] for event in self.events]}, {line!r}"
+        self.events.append(json.loads(line))
+        return self.events[-1]
 
     def rest(self) -> list[dict[str, Any]]:
         """Return the events until the session closes the connection."""

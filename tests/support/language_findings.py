@@ -21,7 +21,7 @@ FRAGMENTS = (
     *("The same", "Neither", "As", "Those", "Its", "One that"),
 )
 FRAGMENT = re.compile(rf"({'|'.join(FRAGMENTS)})\b")
-_FRAGMENT_CANDIDATE = re.compile(rf"""["']\s*{FRAGMENT.pattern}""")  # a string that begins like one
+_FRAGMENT_CANDIDATE = re.compile(rf"""["'](?:\s|\\\n)*{FRAGMENT.pattern}""")  # a string that begins like one
 
 _GLOSSARY = (ROOT / "docs" / "glossary.md").read_text("utf-8").partition("## Words that are not used")[2]
 REJECTED = [

@@ -7,9 +7,11 @@ are about the user or the backend themselves (`@pytest.mark.whole_matrix("why")`
 
 import zlib
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
+
+T = TypeVar("T")
 
 # Parameters that consist of such names only are a part of the matrix: users, backends, and what counts for a limit.
 NAMES = {"root", "nobody", "self", "T1", "T2", "T3", "container"}
@@ -39,7 +41,7 @@ def rotate(items: Sequence[pytest.Item], folders: dict[pytest.Item, str], shared
     return [item for item in items if item in kept]
 
 
-def choose(row: str, variants: Sequence[str]) -> str:
+def choose(row: str, variants: Sequence[T]) -> T:
     """Return the variant in which a row runs."""
     return variants[zlib.crc32(row.encode()) % len(variants)]
 

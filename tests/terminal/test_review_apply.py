@@ -477,7 +477,10 @@ Command = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture(scope="module")
 def command() -> Iterator[Command]:
-    """Yield a function like `agent`, whose commands run one after the other in one process."""
+    """Yield a function like `agent`, whose commands run one after the other in one process.
+
+    Not for tests that a secret is not shown: an earlier command may have registered it, and then it is redacted.
+    """
     words = [sys.executable, "-c", IN_ONE_PROCESS]
     with forked_agent.Process(words, cwd="/", stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
@@ -705,13 +708,13 @@ TAKES: list[tuple[str, bytes, str]] = [
 @pytest.mark.threat("T04")
 @pytest.mark.threat("T95")
 @pytest.mark.parametrize(("before", "patch", "why"), TAKES, ids=[row[2] for row in TAKES])
-def test_no_patch_takes_a_secret_along(command: Command, base: Path, before: str, patch: bytes, why: str) -> None:
+def test_no_patch_takes_a_secret_along(base: Path, before: str, patch: bytes, why: str) -> None:
     world = UndoWorkspace(base, '[[rule]]\nverdict = "deny"\nread = ["denied/**"]\nwhy = "kept apart"\n')
     sh(world.w, f"printf 'first\\n{SECRET}\\nlast\\n' > .env; {before}")
     was = tree(world.w)
     turned = ("--reverse",) if why == "reversed" else ()
     for words in (("--check",), ("--check", "--json"), ("--yes",), ("--yes", "--anyway")):
-        done = command(world, "apply", *words, *turned, "-", stdin=patch)
+        done = agent(world, "apply", *words, *turned, "-", stdin=patch)
         assert done.returncode == 1, (why, words)
         assert "canary" not in done.stdout + done.stderr, (why, words)
     assert tree(world.w) == was, why
@@ -728,11 +731,11 @@ SHOWS = [
 
 @pytest.mark.threat("T04")
 @pytest.mark.parametrize("patch", SHOWS)
-def test_of_a_secret_only_what_the_patch_says_is_shown(command: Command, base: Path, patch: bytes) -> None:
+def test_of_a_secret_only_what_the_patch_says_is_shown(base: Path, patch: bytes) -> None:
     world = UndoWorkspace(base)
     sh(world.w, f"printf 'first\\n{SECRET}\\nlast\\n' > .env")
     for words, code in ((("--check",), 0), (("--check", "--json"), 0), (("--yes",), 1), (("--yes", "--anyway"), 0)):
-        done = command(world, "apply", *words, "-", stdin=patch)
+        done = agent(world, "apply", *words, "-", stdin=patch)
         assert done.returncode == code, (words, done.stderr)
         assert "canary" not in done.stdout + done.stderr, words
     assert SECRET in (world.w / ".env").read_text()
